@@ -13,7 +13,7 @@ import numpy as np
 
 import shmcoll
 from shmcoll.engine.layout import WORD
-from shmcoll.nodes.native.layout import ROW, TABLES
+from shmcoll.nodes.native.layout import TABLES
 from tests.nodes.short_calls_job import Counted, Subclass, refuse_to_send
 
 Arrays = list[np.ndarray]
@@ -288,7 +288,7 @@ def many_ranks(comm: Any, seed: int) -> None:
     group = comm.dup()
     state = group._dispatcher.agreement.state
     group.all_to_all(np.zeros(comm.size))
-    state.words[ROW // WORD] = 0
+    state.words[TABLES // WORD] = 0
     del state._memory[TABLES]
     counted = Counted(group)
     rng = np.random.default_rng(seed)

@@ -2,10 +2,9 @@
 
 layout.py            the words of the state, and the formats of slots and messages
 messages.py          messages between ranks of several nodes: MPI's functions, called by their addresses
-opening.py           the opening: what all ranks have brought comes to all of them
-root_opening.py      the opening in which one rank brings something for all
-partial_opening.py   the opening in which each node brings what it has reduced
-counted_opening.py   the opening in which the ranks bring tables of counts; short_tables.py: how these travel
+ranks.py             which rank is on which node
+opening.py           the opening: all ranks make the same call, and share what they contribute to it
+count_rows.py        the opening in which the ranks contribute tables of counts
 fingerprint.py       what all ranks must have alike, in words
 node_calls.py        the routines of the node's group that long calls are made of
 long_moves.py        long calls that move bytes; leaders.py: short blocks between many ranks

@@ -5,15 +5,16 @@ from shmcoll.engine.atomics import note, peek, poke, recent
 from shmcoll.engine.layout import HEADER_SEQUENCE
 from shmcoll.engine.memory.node_words import CALL_BEGAN, CALL_ENDED, CALL_NUMBER, CALL_OPERATION
 from shmcoll.nodes.native import layout as o
+from shmcoll.nodes.native import opening
 from shmcoll.nodes.native.fingerprint import UNKNOWN, describe, with_array
-from shmcoll.nodes.native.opening import bring, open_rows
+from shmcoll.nodes.native.opening import open_rows_of_all
 
 
 def opened(ctx, source, length):
-    """Open a call in which every rank has its x, and brings `length` bytes. Return OK if all ranks have what all have
-    brought."""
+    """Open a call in which every rank has its x, and contributes `length` bytes. Return OK if all ranks have the bytes
+    of all."""
     announce_alike(ctx, source, length)
-    return open_rows(peek(ctx + o.STATE), source, length)
+    return open_rows_of_all(peek(ctx + o.STATE), source, length)
 
 
 def agreed(ctx):
@@ -28,10 +29,10 @@ def announce_alike(ctx, source, length):
 
 
 def announce(ctx, first, second, source, length):
-    """Write this rank's slot, with the fingerprints and the bytes that it brings, and note the call for programs that
-    look at the job."""
+    """Write this rank's slot, with the fingerprints and the bytes that it contributes, and note the call for programs
+    that look at the job."""
     state = peek(ctx + o.STATE)
-    bring(state, first, second, source, length)
+    opening.announce(state, first, second, source, length)
     poke(peek(state + o.CALLED) + HEADER_SEQUENCE, peek(state + o.SEQUENCE))
     last = peek(state + o.RECORD)
     note(last + CALL_OPERATION, peek(ctx + c.OPERATION))

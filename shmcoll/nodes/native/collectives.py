@@ -5,10 +5,10 @@ A function here makes the opening, and then the result. It returns NEEDS_PYTHON,
 not loaded, or if blocks are to be exchanged in place. `nodes/staging.py` brings the forms for lists, and for other axes
 than the first, into these.
 
-Short calls: the opening carries what all ranks have brought to all of them, and each rank makes its result from that,
+Short calls: the opening carries what all ranks contribute to all of them, and each rank makes its result from that,
 so nothing more is sent. Reductions combine the ranks of each node in their order, then the nodes; an all_reduce does
-the former before the message (`partial_opening.py`), and calls with counts have an opening of their own
-(`counted_opening.py`). For n ranks on N nodes an opening moves n / N S bytes between two nodes and n S within a node,
+the former before the message (`reductions.py`), and calls with counts contribute their tables (`count_rows.py`).
+For n ranks on N nodes an opening moves n / N S bytes between two nodes and n S within a node,
 which is more than all but an all_gather need. But one message takes as long as some ten KiB do, and other ways need
 two. Cost: 2 or 3 syncs in the node, one message.
 
@@ -40,7 +40,7 @@ from shmcoll.nodes.native.counted import all_gather_v, all_to_all_v, gather_v, s
 from shmcoll.nodes.native.long_moves import collect_rows, exchange_blocks, gather_everywhere, permute, swap
 from shmcoll.nodes.native.mail_receives import wait_far
 from shmcoll.nodes.native.message_entries import MESSAGES, make_message_entry
-from shmcoll.nodes.native.opening import open_rows, row_of
+from shmcoll.nodes.native.opening import copy_rows, open_rows_of_all, row_of
 from shmcoll.nodes.native.reductions import all_reduce, exscan, reduce, reduce_scatter, scan
 from shmcoll.nodes.native.rooted_calls import broadcast, scatter
 
@@ -69,7 +69,7 @@ def all_gather(ctx):
         return gather_everywhere(state, data, length, out) if status == c.OK else status
     status = opened(ctx, data, length)
     if status == c.OK:
-        copy_rows(state, out, length, peek(ctx + c.SIZE))
+        copy_rows(state, out, length)
     return status
 
 
@@ -81,13 +81,8 @@ def gather(ctx):
         return collect_rows(state, data, length, out, root) if status == c.OK else status
     status = opened(ctx, data, length)
     if status == c.OK and peek(ctx + c.RANK) == root:
-        copy_rows(state, out, length, peek(ctx + c.SIZE))
+        copy_rows(state, out, length)
     return status
-
-
-def copy_rows(state, out, length, size):
-    for rank in range(size):
-        copy(out + rank * length, row_of(state, rank, length), length)
 
 
 def all_to_all(ctx):
@@ -143,7 +138,8 @@ FUNCTIONS = {
 
 #: what Python calls, with the number of arguments
 MOVES: code.Functions = {
-    "open_rows": (open_rows, 3),
+    "open_rows": (open_rows_of_all, 3),
+    "copy_rows": (copy_rows, 3),
     "swap": (swap, 2),
     "wait_far": (wait_far, 2),
 }

@@ -1,6 +1,6 @@
 """The collectives with counts over nodes: all_to_all_v, all_gather_v, gather_v, scatter_v. One algorithm serves all.
 
-The opening carries the tables of all ranks, and short sources (`counted_opening.py`). The blocks of a source that has
+The opening carries the tables of all ranks, and short sources (`count_rows.py`). The blocks of a source that has
 come with it are copied from there. The others go as in every exchange of blocks (`long_moves.py`): within the node
 through shared memory, to other nodes by one message for each pair of ranks. All ranks know all tables, so the ranks of
 a node agree on whether there is anything to share.
@@ -33,8 +33,9 @@ from shmcoll.engine.protocol import count_tables
 from shmcoll.engine.protocol.count_checks import ANYONE, get, put, receives_fit, sends_fit, take_counts
 from shmcoll.engine.protocol.sync import mix
 from shmcoll.nodes.native import layout as o
+from shmcoll.nodes.native import opening
 from shmcoll.nodes.native.call import announce
-from shmcoll.nodes.native.counted_opening import (
+from shmcoll.nodes.native.count_rows import (
     MOST_FOR_ALL,
     MOST_IN_ROW,
     carries_tables,
@@ -58,7 +59,8 @@ from shmcoll.nodes.native.long_moves import (
 )
 from shmcoll.nodes.native.messages import await_messages, mpi_failed
 from shmcoll.nodes.native.node_calls import copy_freely
-from shmcoll.nodes.native.opening import bring, member, open_rows, ranks_in_all, row_of
+from shmcoll.nodes.native.opening import open_rows_of_all, row_of
+from shmcoll.nodes.native.ranks import member, ranks_in_all
 
 
 def all_to_all_v(ctx):
@@ -109,7 +111,7 @@ def find_counts(state, table, first, sender, receiver):
         poke(offers + rank * apart, get(table, size, SEND_COUNTS, rank))
         poke(offers + rank * apart + WORD, get(table, size, TABLE_SIZES, ELEMENT_TYPE))
         poke(offers + rank * apart + 2 * WORD, get(table, size, TABLE_SIZES, COUNT_UNIT))
-    status = open_rows(state, 0, 0)
+    status = open_rows_of_all(state, 0, 0)
     if status == c.OK:
         status = exchange_blocks(state, offers, offered, apart)
     if status != c.OK:
@@ -118,8 +120,8 @@ def find_counts(state, table, first, sender, receiver):
     if fits and (receiver == ANYONE or receiver == peek(state + o.RANK)):
         fits = receives_fit(table, offered, apart, size, sender)
     poke(offers, fits)
-    bring(state, mix(first, 1), UNKNOWN, offers, WORD)
-    status = open_rows(state, offers, WORD)
+    opening.announce(state, mix(first, 1), UNKNOWN, offers, WORD)
+    status = open_rows_of_all(state, offers, WORD)
     for rank in range(size if status == c.OK else 0):
         if peek(row_of(state, rank, WORD)) == 0:
             status = c.REFUSED

@@ -11,9 +11,9 @@ STATE = c.MAILBOXES  # in the context of a group over nodes, which has no mailbo
 
 SLOT_BYTES = 256
 SLOT_FINGERPRINTS = 2
-BROUGHT = SLOT_FINGERPRINTS * WORD  # where a slot has what its rank brings
-MOST_BROUGHT = SLOT_BYTES - BROUGHT  # bytes; equal for all calls, so that they always meet
-HEAD = (SLOT_FINGERPRINTS + 1) * WORD  # bytes of a message before what the ranks have brought
+SLOT_DATA = SLOT_FINGERPRINTS * WORD  # where a slot has what its rank contributes
+MOST_IN_SLOT = SLOT_BYTES - SLOT_DATA  # bytes; equal for all calls, so that they always meet
+HEAD = (SLOT_FINGERPRINTS + 1) * WORD  # bytes of a message before the rows
 
 # the bytes of each rank that an opening carries to all, at most, and not more than MOST_ROW: of longer arrays, which
 # follow, each goes only where it is needed
@@ -25,7 +25,7 @@ MOST_FOR_ONE, MOST_FOR_ONE_SHARED = 64 << 10, 2 << 10  # collective_permute, gat
 
 SHAPE_WORDS = 2 + MOST_DIMENSIONS  # dtype and mark, number of dimensions, dimensions
 OFFER_WORDS = 3  # elements, their type, the unit of counts
-STATE_WORDS = 109
+STATE_WORDS = 108
 
 (
     INNER,  # context of the node's group
@@ -50,7 +50,7 @@ STATE_WORDS = 109
     INDICES,  # address of a word for each rank of the group: its index in its node
     SLOT,  # address of this rank's slot
     SLOTS,  # address of the slots of the ranks of this node; of SLOT if there is no other
-    TOLD,  # address of the verdict, and of the rows behind it
+    PUBLISHED,  # address of the verdict, the length of what follows, and that: the blocks of all nodes, or a reduction
     MESSAGES,  # address of the message of each node, and bytes from one to the next
     MESSAGE_BYTES,
     ISEND,  # functions of MPI, and handles
@@ -128,8 +128,7 @@ STATE_WORDS = 109
     IN_RANK_ORDER,  # whether the ranks are in the order of the nodes
     FIRST_VALUE,  # addresses of the values for which a user's function has raised
     SECOND_VALUE,
-    # of calls with counts (`counted_opening.py`, `counted.py`)
-    ROW,  # address of MOST_ROW bytes: what this rank brings
+    # of calls with counts (`count_rows.py`, `counted.py`)
     TABLES,  # address of the tables of all ranks, one after the other,
     SOURCES,  # and of two words for each rank: address and bytes of its source, if that has come with the opening
     OFFERS,  # if the tables are too long for an opening: addresses of OFFER_WORDS words for each rank, about what this

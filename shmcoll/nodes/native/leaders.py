@@ -16,7 +16,8 @@ from shmcoll.engine.atomics import copy, peek
 from shmcoll.nodes.native import layout as o
 from shmcoll.nodes.native.messages import await_messages, receive, send
 from shmcoll.nodes.native.node_calls import set_received, set_sent, swap_blocks
-from shmcoll.nodes.native.opening import leader, member, message, ranks_in_all, ranks_of
+from shmcoll.nodes.native.opening import message
+from shmcoll.nodes.native.ranks import leader, member, ranks_in_all, ranks_of
 
 
 def swap_by_leaders(state, source, target, length):

@@ -28,16 +28,19 @@ from shmcoll.engine.layout import WORD
 from shmcoll.nodes.native import layout as o
 from shmcoll.nodes.native.leaders import swap_by_leaders
 from shmcoll.nodes.native.messages import await_messages, receive, send
-from shmcoll.nodes.native.node_calls import copy_freely, gather_blocks, set_received, set_sent, swap_blocks
-from shmcoll.nodes.native.opening import broadcast_in_node, member, ranks_in_all, ranks_of
+from shmcoll.nodes.native.node_calls import (
+    broadcast_in_node,
+    copy_freely,
+    gather_blocks,
+    set_received,
+    set_sent,
+    swap_blocks,
+)
+from shmcoll.nodes.native.ranks import home_of, index_of, member, ranks_in_all, ranks_of
 
 SEGMENT_BYTES = 1 << 20  # of a broadcast that several ranks of a node share, or that several nodes pass on
 SWAP_WORDS = 6  # the arguments of `swap`
 SENT, SENT_FROM, RECEIVED, RECEIVED_AT, BLOCK_ROWS_COUNT = range(5)  # rows of BLOCK_ROWS, in bytes
-
-
-def home_of(state, rank):
-    return peek(peek(state + o.HOMES) + rank * WORD)
 
 
 def send_to_rank(state, lane, rank, address, length):
@@ -202,7 +205,7 @@ def swap_at_home(state, source, target, root):
 def gather_everywhere(state, block, length, rows):
     """Write the blocks of all ranks, of equal length in bytes, into `rows`. This rank's may be there already."""
     nodes, here, local = peek(state + o.NODES), peek(state + o.NODE), peek(state + o.LOCAL)
-    me, room, status = peek(state + o.INDEX), peek(peek(state + o.STARTS) + nodes * WORD) * length, c.OK
+    me, room, status = peek(state + o.INDEX), ranks_in_all(state) * length, c.OK
     for i in range(1, nodes):
         node = (here - i + nodes) % nodes
         for index in range(me, ranks_of(state, node), local):
@@ -246,7 +249,7 @@ def spread(state, address, length, root):
         begin = k * step
         count = min(step, length - begin)
         if is_home:
-            status = broadcast_in_node(state, address + begin, count, peek(peek(state + o.INDICES) + root * WORD))
+            status = broadcast_in_node(state, address + begin, count, index_of(state, root))
         else:
             status = receive_segment(state, address, length, home, step, k + 1)
             if status == c.OK:
@@ -267,7 +270,7 @@ def spread(state, address, length, root):
 def segment_bytes(state, length):
     """Return the bytes of a segment: all of them if there are only two ranks, so that nothing is passed on."""
     nodes = peek(state + o.NODES)
-    alone = nodes == 2 and peek(peek(state + o.STARTS) + nodes * WORD) == 2
+    alone = nodes == 2 and ranks_in_all(state) == 2
     return length if alone else SEGMENT_BYTES
 
 

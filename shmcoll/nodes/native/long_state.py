@@ -89,7 +89,6 @@ class LongCalls:
         self._keep(*((offset, np.zeros((size, o.OFFER_WORDS), np.int64)) for offset in (o.OFFERS, o.OFFERED)))
         if WORD * (1 + table_words(size)) <= self.most_row:  # the opening carries tables of so many ranks
             self._keep(
-                (o.ROW, np.zeros(self.most_row, np.uint8)),
                 (o.TABLES, np.zeros((size, table_words(size)), np.int64)),
                 (o.SOURCES, np.zeros((size, 2), np.int64)),
             )

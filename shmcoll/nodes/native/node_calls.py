@@ -9,7 +9,7 @@ of the node, `set_sent` what goes there.
 """
 
 from shmcoll.engine import context as c
-from shmcoll.engine.atomics import call_kernel, copy, peek, poke
+from shmcoll.engine.atomics import call, call_kernel, copy, peek, poke
 from shmcoll.engine.kernels.dtypes import BY_NAME
 from shmcoll.engine.kernels.kernels import START
 from shmcoll.engine.layout import (
@@ -31,10 +31,52 @@ from shmcoll.engine.protocol import count_tables
 from shmcoll.engine.protocol.reduction import KERNEL_GIVEN, SOURCES
 from shmcoll.engine.protocol.reduction import ORDERED as IS_ORDERED
 from shmcoll.nodes.native import layout as o
-from shmcoll.nodes.native.opening import describe, in_node
 
 UINT8 = BY_NAME["uint8"].code
 MUCH = 64 << 10  # bytes for which it pays to let other threads run
+
+
+def in_node(state, routine, written):
+    """Call a routine of the node's group, if there are other ranks. Return OK, INTERRUPTED or UNREADABLE."""
+    if peek(state + o.LOCAL) == 1:
+        return c.OK
+    status = call(peek(state + routine), peek(state + o.INNER), peek(state + written), 0)
+    if status == c.OK or status == c.INTERRUPTED:
+        return status
+    poke(state + o.FAILED, routine)
+    poke(state + o.FAILED_STATUS, status)
+    return c.UNREADABLE
+
+
+def describe(view, shape, address, length):
+    """Write into a call which bytes an array has."""
+    poke(view + c.DATA, address)
+    poke(view + c.COUNT, length)
+    poke(view + c.BYTES, length)
+    poke(shape, length)
+
+
+def broadcast_in_node(state, address, length, root):
+    """Copy bytes of a rank of this node to the others, where each of them has `address`."""
+    written, shapes = peek(state + o.PUBLISH_CALL), peek(state + o.PUBLISH_SHAPES)
+    if peek(state + o.LOCAL) > 1:
+        describe(written + c.X, peek(shapes), address, length)
+        describe(written + c.OUT, peek(shapes + WORD), address, length)
+        poke(written + c.ARGUMENT, root)
+    return in_node(state, o.PUBLISH, o.PUBLISH_CALL)
+
+
+def gather_to_leader(state, source, length, target):
+    """Gather as many bytes of each rank of this node at `target` of its leader, whose own may be there already."""
+    if peek(state + o.LOCAL) == 1:
+        if target != source:
+            copy(target, source, length)
+        return c.OK
+    written, shapes = peek(state + o.COLLECT_CALL), peek(state + o.COLLECT_SHAPES)
+    describe(written + c.X, peek(shapes), source, length)
+    if peek(state + o.IS_LEADER):
+        describe(written + c.OUT, peek(shapes + WORD), target, length * peek(state + o.LOCAL))
+    return in_node(state, o.COLLECT, o.COLLECT_CALL)
 
 
 def set_row(state, row, i, value):

@@ -20,7 +20,6 @@ from shmcoll.nodes.native import layout as o
 from shmcoll.nodes.native.long_moves import receive_from_rank, send_to_rank
 from shmcoll.nodes.native.messages import await_messages
 from shmcoll.nodes.native.node_calls import reduce_blocks, set_block
-from shmcoll.nodes.native.opening import member, ranks_in_all, ranks_of
 from shmcoll.nodes.native.partials import (
     SEGMENT_BYTES,
     UNIT,
@@ -32,6 +31,7 @@ from shmcoll.nodes.native.partials import (
     part,
     widened,
 )
+from shmcoll.nodes.native.ranks import member, ranks_in_all, ranks_of
 
 
 def to_owners(state):

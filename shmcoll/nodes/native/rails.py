@@ -24,7 +24,7 @@ from shmcoll.engine.atomics import peek, poke
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.protocol.reduction import ALL
 from shmcoll.nodes.native import layout as o
-from shmcoll.nodes.native.long_moves import home_of, part_begin, receive_from_rank, send_to_rank
+from shmcoll.nodes.native.long_moves import part_begin, receive_from_rank, send_to_rank
 from shmcoll.nodes.native.messages import await_messages
 from shmcoll.nodes.native.node_calls import (
     gather_blocks,
@@ -34,7 +34,6 @@ from shmcoll.nodes.native.node_calls import (
     set_sent,
     swap_blocks,
 )
-from shmcoll.nodes.native.opening import member, ranks_in_all
 from shmcoll.nodes.native.partials import (
     SEGMENT_BYTES,
     UNIT,
@@ -46,6 +45,7 @@ from shmcoll.nodes.native.partials import (
     part,
     widened,
 )
+from shmcoll.nodes.native.ranks import home_of, index_of, member, ranks_in_all
 
 WHOLE_BYTES = 256 << 10
 
@@ -218,5 +218,5 @@ def collect_slices(state, k, total, room):
         return gather_blocks(state, own_place(state, k), total, room)
     length = slice_elements(state, k) * item
     for i in range(peek(state + o.LOCAL)):
-        set_sent(state, i, length if i == peek(peek(state + o.INDICES) + root * WORD) else 0, 0)
+        set_sent(state, i, length if i == index_of(state, root) else 0, 0)
     return swap_blocks(state, own_place(state, k), length, total, room if root == peek(state + o.RANK) else 0)

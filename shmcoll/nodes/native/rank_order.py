@@ -12,8 +12,8 @@ from shmcoll.engine.atomics import peek, poke
 from shmcoll.engine.layout import WORD
 from shmcoll.nodes.native import layout as o
 from shmcoll.nodes.native.long_moves import gather_everywhere
-from shmcoll.nodes.native.opening import ranks_in_all
 from shmcoll.nodes.native.partials import SEGMENT_BYTES, finish, fold, widened
+from shmcoll.nodes.native.ranks import ranks_in_all
 
 
 def reduce_in_rank_order(state, ranks, begin, end):

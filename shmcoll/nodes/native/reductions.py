@@ -2,7 +2,10 @@
 
 shortest     the opening gives all ranks the operands of all, and each rank combines those that it needs: the ranks of
              each node in their order, then the nodes; in scan and exscan the ranks in their order
-short        all_reduce, reduce: each node is reduced first, and the leaders combine the nodes (`partial_opening.py`)
+short        all_reduce, reduce: each node contributes to the opening what its routine has reduced, in the order of its
+             ranks, and each leader combines the nodes (`open_partials`). An opening carries half as much, and less with
+             more ranks of a node. Cost: that of an opening with S bytes of a node, for operands of S bytes, R a reduce
+             in the node, (N - 1) S g; see `rails.py` for the letters
 long         the operands follow the opening (`rails.py`, `owners.py`, `running.py`)
 ordered      an operator that is not commutative, where ranks of a node are not neighbours: every rank gets the operands
              of all ranks, and combines them in their order (`rank_order.py`, if they are long)
@@ -10,19 +13,20 @@ ordered      an operator that is not commutative, where ranks of a node are not 
 
 from shmcoll.collectives.reduce_scatter import EVEN
 from shmcoll.engine import context as c
-from shmcoll.engine.atomics import peek, poke
+from shmcoll.engine.atomics import copy, peek, poke
 from shmcoll.engine.kernels.kernels import START
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.protocol.reduction import ALL, SOURCES
 from shmcoll.nodes.native import layout as o
 from shmcoll.nodes.native.call import agreed, announce_alike, is_carried, opened
-from shmcoll.nodes.native.node_calls import step_freely
-from shmcoll.nodes.native.opening import ranks_of, row_of, rows_of, stride
+from shmcoll.nodes.native.messages import mpi_failed
+from shmcoll.nodes.native.node_calls import reduce_to_leader, step_freely
+from shmcoll.nodes.native.opening import block_of, make_opening, row_of, rows_of, stride
 from shmcoll.nodes.native.owners import to_owners
-from shmcoll.nodes.native.partial_opening import carries, open_partials, pays
-from shmcoll.nodes.native.partials import describe_reduction, finish, fold, join, needs_rank_order, widened
+from shmcoll.nodes.native.partials import combine, describe_reduction, finish, fold, join, needs_rank_order, widened
 from shmcoll.nodes.native.rails import reduce_along_rails
 from shmcoll.nodes.native.rank_order import reduce_in_rank_order
+from shmcoll.nodes.native.ranks import ranks_of
 from shmcoll.nodes.native.running import scan_by_nodes
 
 
@@ -43,14 +47,13 @@ def reduce_to(ctx, root):
     poke(state + o.ROOT, root)
     if needs_rank_order(state):
         return reduce_in_order(ctx, size, 0, results, peek(state + o.MOST_ROW))
-    if not carries(state, length):
+    if not carries_partials(state, length):
         status = agreed(ctx)
         return reduce_along_rails(state) if status == c.OK else status
     source, total = widened(state, peek(state + o.WIDE), peek(state + o.SOURCE), count), peek(state + o.TOTAL)
-    if pays(state, length):
-        poke(state + o.SOURCE, source)
+    if reduces_first(state, length):
         announce_alike(ctx, 0, 0)
-        status, total = open_partials(state), peek(state + o.TOLD) + WORD
+        status, total = open_partials(state, source, length, root), peek(state + o.PUBLISHED) + 2 * WORD
     else:
         status = opened(ctx, source, length)
         if status == c.OK and results:
@@ -58,6 +61,44 @@ def reduce_to(ctx, root):
     if status == c.OK and results:
         finish(state, peek(ctx + c.OUT + c.DATA), total, count, size)
     return status
+
+
+def carries_partials(state, length):
+    """Return whether an opening carries operands of so many bytes: all of them, or what each node has reduced."""
+    return length <= max(peek(state + o.MOST_ROW), o.MOST_PARTIAL)
+
+
+def reduces_first(state, length):
+    """Return whether operands of so many bytes are reduced in their nodes first."""
+    return length > o.MOST_IN_SLOT and (peek(state + o.SHARES) != 0 or length > peek(state + o.MOST_ROW))
+
+
+def contribute_partial(state, source, length, root):
+    """Reduce the operands of this node into the message of its leader."""
+    block = block_of(state, peek(state + o.NODE))
+    poke(block, length)
+    if peek(state + o.LOCAL) == 1:
+        copy(block + WORD, source, length)
+        return c.OK
+    return reduce_to_leader(state, source, peek(state + o.ELEMENTS), block + WORD)
+
+
+def finish_partials(state, source, length, root):
+    """Combine the partial results of the nodes in PUBLISHED."""
+    published = peek(state + o.PUBLISHED)
+    for node in range(peek(state + o.NODES)):
+        if peek(block_of(state, node)) != length:
+            return mpi_failed(state, 0)
+        poke(peek(state + o.PART_PLACES) + node * WORD, block_of(state, node) + WORD)
+    poke(published + WORD, length)
+    return combine(state, published + 2 * WORD, peek(state + o.ELEMENTS))
+
+
+def expected_length(state, source, length, root):
+    return length
+
+
+open_partials = make_opening(contribute_partial, finish_partials, expected_length)
 
 
 def reduce_scatter(ctx):

@@ -1,10 +1,15 @@
-"""broadcast and scatter over nodes: the root brings something for all.
+"""broadcast and scatter over nodes: the root has something for all.
 
-Arrays up to `most_following` or `most_scattered` bytes come with the opening (`root_opening.py`). Longer ones follow
-(`long_moves.py`). The opening describes what a rank gets, in a scatter one part.
+The root contributes a row to the opening (`opening.py`): ROW_LENGTH; ARRAY_TYPE, dtype and mark; the number of
+dimensions; dimensions; and its array, if that is not longer than `most_carried` or, in a scatter, `most_scattered`. A
+longer one is sent separately, after the opening (`long_moves.py`). The row describes what a rank gets, in a scatter one
+part.
+
+A rank that knows the array, and so the length of the row, writes that into its slot. If all ranks of a node do, it is
+published in one broadcast.
 
 A rank without an array has two phases, as on one machine (`collectives/scatter.py`): OPEN returns the shape, and DATA
-writes the result. What the opening has brought stays in TOLD until the next one, which cannot begin between the phases
+writes the result. The root's row stays where it is until the next opening, which cannot begin between the phases
 (`engine/native/entry.py`, ACTIVE).
 """
 
@@ -18,19 +23,32 @@ from shmcoll.nodes.native import layout as o
 from shmcoll.nodes.native.call import announce
 from shmcoll.nodes.native.fingerprint import UNKNOWN, describe, positive, with_array
 from shmcoll.nodes.native.long_moves import hand_out_rows, spread
-from shmcoll.nodes.native.root_opening import (
-    ARRAY_DIMENSIONS,
-    ARRAY_DIMS,
-    ARRAY_LENGTH,
-    ARRAY_TYPE,
-    LONG,
-    MOST_DIMENSIONS_BROUGHT,
-    following,
-    most_following,
-    most_scattered,
-    open_array,
-    told_array,
-)
+from shmcoll.nodes.native.opening import SELF_SIZED, open_rows, row_of_root, row_place
+
+ROW_LENGTH, ARRAY_TYPE, ARRAY_DIMENSIONS, ARRAY_DIMS = (WORD * i for i in range(4))
+MOST_DIMENSIONS_CARRIED = (o.MOST_IN_SLOT - ARRAY_DIMS) // WORD
+MOST_FOLLOWING = 64 << 10  # bytes of an array that the root's leader sends to all others together
+
+
+def most_carried(nodes):
+    """Return how long an array may be that the opening carries: less for more nodes, as a leader sends it to each."""
+    return MOST_FOLLOWING // max(nodes - 1, 1)
+
+
+def most_scattered(nodes):
+    """Return the same for a scatter, of which another node needs only a part."""
+    return most_carried(nodes) // 2
+
+
+def head_bytes(dimensions):
+    """Return the bytes of a row before the array."""
+    return ARRAY_DIMS + min(dimensions, MOST_DIMENSIONS_CARRIED) * WORD
+
+
+def row_bytes(length, dimensions, most):
+    """Return the bytes of a row of an array of so many bytes, of which the opening carries up to `most`."""
+    carried = length if length <= most and dimensions <= MOST_DIMENSIONS_CARRIED else 0
+    return head_bytes(dimensions) + (carried + WORD - 1) // WORD * WORD
 
 
 def broadcast(ctx):
@@ -39,13 +57,14 @@ def broadcast(ctx):
     if peek(ctx + PHASE) == DATA:
         place, length = peek(ctx + c.OUT + c.DATA), peek(ctx + c.OUT + c.BYTES)
     else:
-        status = opened_by_root(ctx, x, peek(ctx + c.ARGUMENT_2), length, most_following(peek(state + o.NODES)))
+        status = opened_by_root(ctx, x, peek(ctx + c.ARGUMENT_2), length, most_carried(peek(state + o.NODES)))
     if status != c.OK:
         return status
-    if brought_length(state) == LONG:
-        return spread(state, place, length, peek(ctx + c.ARGUMENT))
-    if peek(ctx + c.RANK) != peek(ctx + c.ARGUMENT):
-        copy(place, brought_array(state), length)
+    root = peek(ctx + c.ARGUMENT)
+    if is_separate(state, root):
+        return spread(state, place, length, root)
+    if peek(ctx + c.RANK) != root:
+        copy(place, carried_array(state, root), length)
     return c.OK
 
 
@@ -57,51 +76,51 @@ def scatter(ctx):
         status = opened_by_root(ctx, out, mark, length * peek(ctx + c.SIZE), most_scattered(peek(state + o.NODES)))
     if status != c.OK:
         return status
-    if brought_length(state) == LONG:
-        return hand_out_rows(state, peek(ctx + c.X + c.DATA), peek(out + c.DATA), length, peek(ctx + c.ARGUMENT))
-    copy(peek(out + c.DATA), brought_array(state) + peek(ctx + c.RANK) * length, length)
+    root = peek(ctx + c.ARGUMENT)
+    if is_separate(state, root):
+        return hand_out_rows(state, peek(ctx + c.X + c.DATA), peek(out + c.DATA), length, root)
+    copy(peek(out + c.DATA), carried_array(state, root) + peek(ctx + c.RANK) * length, length)
     return c.OK
 
 
 def opened_by_root(ctx, view, mark, length, most):
-    """Open a call in which the root brings its x, `length` bytes, of which the opening carries up to `most`. view: what
-    a rank gets, if this rank knows that. Return OK, or SHAPE_KNOWN in the phase OPEN."""
-    state, root, is_known = peek(ctx + o.STATE), peek(ctx + c.ARGUMENT), peek(view + c.DTYPE) != 0
-    dimensions = peek(view + c.DIMENSIONS)
-    told = length if length <= most and dimensions <= MOST_DIMENSIONS_BROUGHT else LONG
-    follows, address = following(told, dimensions) if is_known else 0, peek(ctx + c.X + c.DATA)
-    first, second = describe(ctx, view, mark), UNKNOWN
-    if is_known:
+    """Open a call in which the root contributes its x, `length` bytes, of which the opening carries up to `most`. view:
+    what a rank gets, if this rank knows that. Return OK, or SHAPE_KNOWN in the phase OPEN."""
+    state, root = peek(ctx + o.STATE), peek(ctx + c.ARGUMENT)
+    first, second, size = describe(ctx, view, mark), UNKNOWN, 0
+    if peek(view + c.DTYPE):
         second = positive(with_array(first, view, mark))
+        size = row_bytes(length, peek(view + c.DIMENSIONS), most)
     announce(ctx, first, second, 0, 0)
+    slot = peek(state + o.SLOT) + o.SLOT_DATA
+    poke(slot + ROW_LENGTH, size)
     if peek(ctx + c.RANK) == root:
-        describe_array(view, mark, peek(state + o.SLOT) + o.BROUGHT, told, address, 0 if follows else told)
-    status = open_array(state, address, follows, root)
+        write_row(
+            slot if size <= o.MOST_IN_SLOT else row_place(state), size, view, mark, peek(ctx + c.X + c.DATA), length
+        )
+    status = open_rows(state, 0, SELF_SIZED, root)
     if status == c.OK:
         status = take_shape(ctx, state, view, mark, root)
     return c.SHAPE_KNOWN if status == c.OK and peek(ctx + PHASE) == OPEN else status
 
 
-def describe_array(view, mark, brought, told, address, length):
-    """Write the description of what the root brings, with `length` bytes of the array."""
-    dimensions = peek(view + c.DIMENSIONS)
-    for i in range(o.MOST_BROUGHT // WORD):
-        poke(brought + i * WORD, 0)
-    poke(brought + ARRAY_LENGTH, told)
-    poke(brought + ARRAY_TYPE, peek(view + c.DTYPE) | mark << MARK_SHIFT)
-    poke(brought + ARRAY_DIMENSIONS, dimensions)
-    if dimensions > 0:
-        copy(brought + ARRAY_DIMS, peek(view + c.DIMS), min(dimensions, MOST_DIMENSIONS_BROUGHT) * WORD)
-    if length > 0:
-        copy(brought + ARRAY_DIMS + dimensions * WORD, address, length)
+def write_row(row, size, view, mark, address, length):
+    """Write the row of the root, with the array if there is room for that."""
+    head = head_bytes(peek(view + c.DIMENSIONS))
+    poke(row + ROW_LENGTH, size)
+    poke(row + ARRAY_TYPE, peek(view + c.DTYPE) | mark << MARK_SHIFT)
+    poke(row + ARRAY_DIMENSIONS, peek(view + c.DIMENSIONS))
+    copy(row + ARRAY_DIMS, peek(view + c.DIMS), head - ARRAY_DIMS)
+    if size > head:
+        copy(row + head, address, length)
 
 
 def take_shape(ctx, state, view, mark, root):
     """Write what each rank gets to where the caller of the phase OPEN reads it: dtype and mark, number of dimensions,
-    dimensions. If an opening has no room for these, all ranks get them here."""
-    told, shape, status = peek(state + o.TOLD) + WORD, peek(state + o.TOLD) + WORD + ARRAY_TYPE, c.OK
-    dimensions = peek(told + ARRAY_DIMENSIONS)
-    if dimensions > MOST_DIMENSIONS_BROUGHT:
+    dimensions. If a row has no room for these, all ranks get them here."""
+    shape, status = row_of_root(state, root) + ARRAY_TYPE, c.OK
+    dimensions = peek(shape + WORD)
+    if dimensions > MOST_DIMENSIONS_CARRIED:
         shape = peek(state + o.SHAPE)
         if peek(ctx + c.RANK) == root:
             poke(shape, peek(view + c.DTYPE) | mark << MARK_SHIFT)
@@ -113,13 +132,13 @@ def take_shape(ctx, state, view, mark, root):
     return status
 
 
-def brought_length(state):
-    """Return the length of the root's array in bytes, or LONG."""
-    return peek(peek(state + o.TOLD) + WORD + ARRAY_LENGTH)
+def is_separate(state, root):
+    """Return whether the root's array is sent separately, or is empty."""
+    row = row_of_root(state, root)
+    return peek(row + ROW_LENGTH) == head_bytes(peek(row + ARRAY_DIMENSIONS))
 
 
-def brought_array(state):
-    """Return the address of the root's array, if it has come with the opening."""
-    told = peek(state + o.TOLD) + WORD
-    dimensions = peek(told + ARRAY_DIMENSIONS)
-    return told_array(state) if following(brought_length(state), dimensions) else told + ARRAY_DIMS + dimensions * WORD
+def carried_array(state, root):
+    """Return the address of the root's array, if the opening has carried it."""
+    row = row_of_root(state, root)
+    return row + head_bytes(peek(row + ARRAY_DIMENSIONS))

@@ -15,9 +15,9 @@ from shmcoll.engine.layout import WORD
 from shmcoll.nodes.native import layout as o
 from shmcoll.nodes.native.long_moves import receive_from_rank, send_to_rank
 from shmcoll.nodes.native.messages import await_messages
-from shmcoll.nodes.native.node_calls import reduce_to_leader, scan_in_node
-from shmcoll.nodes.native.opening import broadcast_in_node, leader, ranks_in_all
+from shmcoll.nodes.native.node_calls import broadcast_in_node, reduce_to_leader, scan_in_node
 from shmcoll.nodes.native.partials import SEGMENT_BYTES, finish, fold, is_alone, join, own_place, part, widened
+from shmcoll.nodes.native.ranks import leader, ranks_in_all
 
 
 def scan_by_nodes(state, includes_own):

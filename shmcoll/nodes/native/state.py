@@ -18,7 +18,7 @@ from shmcoll.nodes.native.fingerprint import positive
 from shmcoll.nodes.native.long_moves import BLOCK_ROWS_COUNT, SWAP_WORDS
 from shmcoll.nodes.native.long_state import IN_NODE, LONGEST_OFFER, LongCalls
 from shmcoll.nodes.native.opening import stride
-from shmcoll.nodes.native.root_opening import MOST_FOLLOWING
+from shmcoll.nodes.native.rooted_calls import MOST_FOLLOWING
 from shmcoll.nodes.wire import DATA, OPENING, awaited
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ROOM_FOR_PARTS = 256  # requests of a lane beside those that each rank needs: an array may be sent in parts of 1 GiB
 LONGEST_ROWS = 256 << 10  # bytes that an opening carries from one node to another in rows
-MOST_TOLD = 1 << 20  # bytes of all ranks that all get in an opening
+MOST_PUBLISHED = 1 << 20  # bytes of all ranks that all get in an opening
 
 
 class OpeningState(LongCalls):
@@ -38,14 +38,14 @@ class OpeningState(LongCalls):
         self._size = size
         self._dispatcher = d
         self._preparing = threading.Lock()
-        most = min(LONGEST_ROWS // max(map(len, topology.nodes)), MOST_TOLD // size)
-        self.most_row = max(most, o.MOST_BROUGHT) // WORD * WORD
+        most = min(LONGEST_ROWS // max(map(len, topology.nodes)), MOST_PUBLISHED // size)
+        self.most_row = max(most, o.MOST_IN_SLOT) // WORD * WORD
         self.words = np.zeros(o.STATE_WORDS, np.int64)
         self.slot = np.zeros((1, o.SLOT_BYTES), np.uint8)
         self.slots = np.zeros((local, o.SLOT_BYTES), np.uint8) if local > 1 else self.slot
-        told = max(stride(self.most_row) * size, o.MOST_BROUGHT + MOST_FOLLOWING)
-        self.told = np.zeros(2 * WORD + told, np.uint8)
-        room = max(LONGEST_OFFER, self.most_row * max(map(len, topology.nodes)), o.MOST_BROUGHT + MOST_FOLLOWING)
+        of_root = o.MOST_IN_SLOT + MOST_FOLLOWING
+        self._published = np.zeros((2 + nodes) * WORD + max(stride(self.most_row) * size, of_root), np.uint8)
+        room = max(LONGEST_OFFER, self.most_row * max(map(len, topology.nodes)), of_root)
         self.messages = np.zeros((nodes, o.HEAD + room), np.uint8)
         room = 4 * size + ROOM_FOR_PARTS
         self.pending = np.zeros(o.LANES * room, np.int64)
@@ -54,7 +54,6 @@ class OpeningState(LongCalls):
         self._watch = watch
         counts = np.array([len(ranks) for ranks in topology.nodes], np.int64)
         homes, indices = np.array(topology.places, np.int64).T.copy()
-        self._places = (np.cumsum(counts) - counts)[homes] + indices
         members = np.array([rank for ranks in topology.nodes for rank in ranks], np.int64)
         self.called = np.zeros(HEADER_BYTES // WORD, np.int64)
         self._memory: dict[int, np.ndarray] = {  # by the word of the state that has its address
@@ -62,7 +61,7 @@ class OpeningState(LongCalls):
             o.INDICES: indices,
             o.SLOT: self.slot,
             o.SLOTS: self.slots,
-            o.TOLD: self.told,
+            o.PUBLISHED: self._published,
             o.MESSAGES: self.messages,
             o.MEMBERS: members,
             o.STARTS: np.array([0, *np.cumsum(counts)], np.int64),
@@ -125,10 +124,10 @@ class OpeningState(LongCalls):
         ):
             self.words[offset // WORD] = value
         if len(topology.local) > 1:
-            whole = self.slots.reshape(-1) if topology.index == 0 else None  # which `opening.collect` replaces
+            whole = self.slots.reshape(-1) if topology.index == 0 else None  # which `gather_to_leader` replaces
             self._write_call("all_gather", o.GATHER_SLOTS, self.slot, self.slots)
             self._write_call("gather", o.COLLECT, self.slot.reshape(-1), whole)
-            self._write_call("broadcast", o.PUBLISH, self.told, self.told)
+            self._write_call("broadcast", o.PUBLISH, self._published, self._published)
 
     def _write_call(self, name: str, offset: int, x: np.ndarray, out: np.ndarray | None, *extra: int) -> None:
         """Write the plain form of a routine of the node's group, its call in memory, and the addresses of its shapes
@@ -193,16 +192,16 @@ class OpeningState(LongCalls):
 
     # --- from Python --------------------------------------------------------------------------------------------------
 
-    def open_rows(self, fingerprint: int, brought: np.ndarray) -> int:
-        """Make an opening in which this rank brings some bytes. Returns its status; see `opening.open_rows`."""
+    def open_rows(self, fingerprint: int, contributed: np.ndarray) -> int:
+        """Make an opening in which this rank contributes some bytes. Returns its status; see `opening.open_rows`."""
         words = self.slot[0].view(np.int64)
         self.words[o.SEQUENCE // WORD] += 1
         words[0], words[1] = positive(positive(fingerprint) + self.sequence), 0
         d = self._dispatcher
         d.recorder.begin(RECORDS[d.operation].code if d.operation in RECORDS else UNNAMED, self.sequence)
-        if brought.size <= o.MOST_BROUGHT:
-            self.slot[0, o.BROUGHT : o.BROUGHT + brought.size] = brought
-        return self.move("open_rows", brought.ctypes.data, brought.size)
+        if contributed.size <= o.MOST_IN_SLOT:
+            self.slot[0, o.SLOT_DATA : o.SLOT_DATA + contributed.size] = contributed
+        return self.move("open_rows", contributed.ctypes.data, contributed.size)
 
     def move(self, name: str, *arguments: int) -> int:
         """Call a function that moves the bytes of a call (MOVES), which has been prepared for. Returns its status."""
@@ -213,23 +212,10 @@ class OpeningState(LongCalls):
         return self._moves[name]
 
     def rows(self, length: int) -> np.ndarray:
-        """Return what all ranks have brought, as rows by rank."""
-        if length == 0:
-            return np.empty((self._size, 0), np.uint8)
-        if len(self._dispatcher.topology.local) == 1:
-            by_place = self._rows_in_messages(length)
-        else:
-            by_place = self.told[WORD:][: self._size * stride(length)].reshape(self._size, -1)[:, :length]
-        return by_place[self._places]
-
-    def _rows_in_messages(self, length: int) -> np.ndarray:
-        apart = stride(length)
-        return np.concatenate(
-            [
-                memory[o.HEAD :][: len(ranks) * apart].reshape(-1, apart)[:, :length]
-                for memory, ranks in zip(self.messages, self._dispatcher.topology.nodes, strict=True)
-            ]
-        )
+        """Return what all ranks have contributed, as rows by rank."""
+        rows = np.empty((self._size, length), np.uint8)
+        self.move("copy_rows", rows.ctypes.data, length)
+        return rows
 
     def entry(self, name: str, words: np.ndarray) -> Callable[..., int]:
         """Return the native entry of a call, on the context of the group."""
