@@ -1,21 +1,19 @@
 """all_to_all: its arguments and its call, of arrays and of lists."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from shmcoll.calls import arguments as given
-from shmcoll.calls.arrays import addresses, cut, deliver, exact, place_for, product, whole_shape
+from shmcoll.calls.arrays import Results, addresses, cut, deliver, exact, place_for, product, whole_shape
 from shmcoll.calls.common_dtype import agreeing, move
 from shmcoll.calls.in_place import all_clear_of, clear_of
 from shmcoll.engine.kernels.element_marks import MARK_SHIFT, element_mark
-
-if TYPE_CHECKING:
-    from shmcoll.runtime.dispatcher import Dispatcher
+from shmcoll.runtime.dispatcher import Dispatcher
 
 
 @agreeing
-def all_to_all(dispatcher: "Dispatcher", x: Any, split_axis: int, concat_axis: int, out: Any) -> Any:
+def all_to_all(dispatcher: Dispatcher, x: Any, split_axis: int, concat_axis: int, out: Any) -> Any:
     if given.is_list_of_arrays(x) or isinstance(out, (list, tuple)):
         return _all_to_all_of_lists(dispatcher, x, split_axis, concat_axis, out)
     size = dispatcher.size
@@ -56,10 +54,10 @@ def all_to_all(dispatcher: "Dispatcher", x: Any, split_axis: int, concat_axis: i
     return move(dispatcher, "all_to_all", array.dtype, out, run)
 
 
-def _all_to_all_of_lists(dispatcher: "Dispatcher", x: Any, split_axis: int, concat_axis: int, out: Any) -> Any:
+def _all_to_all_of_lists(dispatcher: Dispatcher, x: Any, split_axis: int, concat_axis: int, out: Any) -> Any:
     """Make a call of which x, out or both are lists of n blocks. The other one is an array of all blocks along axis
     0."""
-    size, listed = dispatcher.size, isinstance(out, (list, tuple))
+    size = dispatcher.size
     with dispatcher.checking("all_to_all") as check:
         for axis, name in ((split_axis, "split_axis"), (concat_axis, "concat_axis")):
             if given.as_index(axis, name, *check) != 0:
@@ -71,31 +69,19 @@ def _all_to_all_of_lists(dispatcher: "Dispatcher", x: Any, split_axis: int, conc
             given.check_divisible(array, 0, size, *check)
             sources = cut(array, size)
         block, dtype = sources[0].shape, sources[0].dtype
-        whole = whole_shape(block, size)
-        if listed:
-            targets = given.as_outputs(out, size, block, dtype, *check)
-        else:
-            targets = [] if out is None else cut(given.as_output(out, whole, dtype, *check), size)
-        sources = all_clear_of(sources, targets)
+        results = Results(out, size, block, dtype, check)
+        sources = all_clear_of(sources, results.targets)
 
     def run() -> Any:
-        if listed:
-            places = [place_for(target, block, dtype) for target in targets]
-        else:
-            result = place_for(out, whole, dtype)
-            places = cut(result, size)
-        from_table, to_table = addresses(sources), addresses(places)
+        _, to_table = results.place()
+        from_table = addresses(sources)
         read = exact(sources[0])
-        extents = (*whole, *read.shape[len(block) :])  # an array of bytes has one more
+        extents = (*whole_shape(block, size), *read.shape[len(block) :])  # an array of bytes has one more
         shape = np.array([len(extents), *extents], np.int64)
         second = element_mark(dtype) << MARK_SHIFT
         runs = (product(block) * dtype.itemsize,) * 5
         tables = (from_table.ctypes.data, to_table.ctypes.data, shape.ctypes.data)
         dispatcher.run("all_to_all", read, None, 0, 0, second, 0, *runs, *tables)
-        if not listed:
-            return deliver(result, out)
-        for place, target in zip(places, targets, strict=True):
-            deliver(place, target)
-        return out
+        return results.deliver()
 
     return move(dispatcher, "all_to_all", dtype, out, run)

@@ -95,6 +95,39 @@ def addresses(arrays: Sequence[np.ndarray]) -> np.ndarray:
     return np.array([array.ctypes.data for array in arrays], np.int64)
 
 
+class Results:
+    """Where the n equal blocks of a result go: into parts of one array along axis 0, or into a list of arrays.
+
+    targets: the blocks of the user's `out`; none without it. Raises an error if `out` does not fit.
+    """
+
+    def __init__(self, out: Any, size: int, block: tuple[int, ...], dtype: np.dtype, check: tuple[str, int]):
+        self._out, self._whole, self._dtype, self._size = out, whole_shape(block, size), dtype, size
+        self.is_listed = isinstance(out, (list, tuple))
+        self.targets: list[np.ndarray] = []
+        if self.is_listed:
+            self.targets = given.as_outputs(out, size, block, dtype, *check)
+        elif out is not None:
+            parts = cut(given.as_output(out, self._whole, dtype, *check), size)
+            self.targets = [part.reshape(block) for part in parts]
+
+    def place(self) -> tuple[np.ndarray | None, np.ndarray]:
+        """Return the array that the routine writes, None for a list; and a table of the addresses of the blocks."""
+        if self.is_listed:
+            self._places = [place_for(target, target.shape, target.dtype) for target in self.targets]
+            return None, addresses(self._places)
+        self._place = place_for(self._out, self._whole, self._dtype)
+        return exact(self._place), addresses(cut(self._place, self._size))
+
+    def deliver(self) -> Any:
+        """Return the result, after the routine has written it."""
+        if not self.is_listed:
+            return deliver(self._place, self._out)
+        for place, target in zip(self._places, self.targets, strict=True):
+            deliver(place, target)
+        return self._out
+
+
 def product(extents: Sequence[int]) -> int:
     result = 1
     for extent in extents:

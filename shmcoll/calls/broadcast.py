@@ -1,6 +1,6 @@
 """broadcast: its arguments and its call."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,12 +11,10 @@ from shmcoll.calls.foreign_dtypes import move_and_spell, receive_array
 from shmcoll.collectives.scatter import BOTH
 from shmcoll.diagnostics.meant_call import with_objects
 from shmcoll.engine.kernels.element_marks import element_mark
-
-if TYPE_CHECKING:
-    from shmcoll.runtime.dispatcher import Dispatcher
+from shmcoll.runtime.dispatcher import Dispatcher
 
 
-def broadcast(dispatcher: "Dispatcher", x: Any, root: int) -> Any:
+def broadcast(dispatcher: Dispatcher, x: Any, root: int) -> Any:
     place: np.ndarray | None = None
     with dispatcher.checking("broadcast") as check:
         root = given.as_root(root, dispatcher.size, *check)

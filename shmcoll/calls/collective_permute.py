@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,13 +14,11 @@ from shmcoll.collectives.collective_permute import NOBODY
 from shmcoll.engine.kernels.element_marks import element_mark
 from shmcoll.engine.native.entry_counts import mark_of
 from shmcoll.engine.system.text import shown
-
-if TYPE_CHECKING:
-    from shmcoll.runtime.dispatcher import Dispatcher
+from shmcoll.runtime.dispatcher import Dispatcher
 
 
 @agreeing
-def collective_permute(dispatcher: "Dispatcher", x: Any, pairs: Any, out: Any) -> Any:
+def collective_permute(dispatcher: Dispatcher, x: Any, pairs: Any, out: Any) -> Any:
     with dispatcher.checking("collective_permute") as check:
         array = given.as_moved(x, *check)
         first, pairs_mark, _, *more = route_of(_as_pairs(pairs, *check), dispatcher.size, dispatcher.rank, *check)

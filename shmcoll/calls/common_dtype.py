@@ -11,7 +11,7 @@ If an exception comes out between two of these operations, the group ends: the p
 
 from collections.abc import Callable, Iterator
 from functools import reduce, wraps
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -22,9 +22,7 @@ from shmcoll.engine import context as c
 from shmcoll.engine.kernels.element_marks import AGREEING, dtype_in_words, element_mark, spelled
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.system.text import to_bytes, to_text
-
-if TYPE_CHECKING:
-    from shmcoll.runtime.dispatcher import Dispatcher
+from shmcoll.runtime.dispatcher import Dispatcher
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 
@@ -47,7 +45,7 @@ def agreeing(call: Call) -> Call:
     """Make a call again, with arrays of a common dtype, when it has found that the ranks' dtypes differ."""
 
     @wraps(call)
-    def make(dispatcher: "Dispatcher", x: Any, *rest: Any) -> Any:
+    def make(dispatcher: Dispatcher, x: Any, *rest: Any) -> Any:
         if call.__name__ == "collective_permute":  # its pairs may be read twice; counts are never an iterator
             rest = tuple(tuple(one) if isinstance(one, Iterator) else one for one in rest)
         try:
@@ -61,7 +59,7 @@ def agreeing(call: Call) -> Call:
     return make  # type: ignore[return-value]
 
 
-def move(dispatcher: "Dispatcher", operation: str, dtype: np.dtype, out: Any, run: Callable[[], Any]) -> Any:
+def move(dispatcher: Dispatcher, operation: str, dtype: np.dtype, out: Any, run: Callable[[], Any]) -> Any:
     """Run a routine on arrays of a dtype, and return what `run` returns, once all ranks have told theirs. `out`: None
     where this rank takes a new result."""
     if not may_differ(dtype) or dispatcher.only_records:
@@ -92,7 +90,7 @@ class _Between:
     """The time between two operations of a call. Where an exception leaves it that the other ranks do not see, the
     group ends."""
 
-    def __init__(self, dispatcher: "Dispatcher", operation: str, *, has_begun: bool = False):
+    def __init__(self, dispatcher: Dispatcher, operation: str, *, has_begun: bool = False):
         self._dispatcher, self._operation = dispatcher, operation
         self.has_begun = has_begun
 
@@ -106,7 +104,7 @@ class _Between:
             self._dispatcher.left(self._operation)
 
 
-def _tell(dispatcher: "Dispatcher", operation: str, mine: np.ndarray) -> np.ndarray:
+def _tell(dispatcher: Dispatcher, operation: str, mine: np.ndarray) -> np.ndarray:
     """Return what all ranks tell, as rows."""
     told = np.empty((dispatcher.size, mine.size), mine.dtype)
     mark = AGREEING | RECORDS[operation].code

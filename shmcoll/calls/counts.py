@@ -6,7 +6,7 @@ Most calls do not come here: the native entry reads their counts itself (`engine
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +20,7 @@ from shmcoll.engine.kernels.element_marks import FOREIGN, MARK_SHIFT, ROWS, elem
 from shmcoll.engine.layout import LARGEST_COUNT, WORD
 from shmcoll.engine.native.entry import OWN_TABLE
 from shmcoll.engine.protocol.count_tables import BOTH, COUNTS, DATA
-
-if TYPE_CHECKING:
-    from shmcoll.runtime.dispatcher import Dispatcher
+from shmcoll.runtime.dispatcher import Dispatcher
 
 
 class CountTable:
@@ -143,20 +141,18 @@ class CountTable:
         return as_dtype(got, dtype, shape)
 
 
-def apart_from(array: np.ndarray, out: Any) -> np.ndarray:
-    """Return `array`, or a copy of it if it shares memory with `out`."""
-    return array.copy() if given.overlap(array, out) else array
-
-
-def send_only(dispatcher: "Dispatcher", operation: str, table: CountTable, source: np.ndarray, root: int) -> None:
-    """Run the routine on a rank that gets nothing."""
-    dispatcher.run(operation, table.seen(source), None, 0, root, table.mark, 0, BOTH, table.words.ctypes.data)
-
-
 def exchange(
-    dispatcher: "Dispatcher", operation: str, table: CountTable, source: np.ndarray | None, out: Any, root: int = 0
+    dispatcher: Dispatcher,
+    operation: str,
+    table: CountTable,
+    source: np.ndarray | None,
+    out: Any,
+    root: int = 0,
+    *,
+    gets: bool = True,
 ) -> Any:
-    """Run the routine. Return `out`, or a new array, which is allocated when the counts are known."""
+    """Run the routine. Return `out`, or a new array, which is allocated when the counts are known; None on a rank that
+    gets nothing."""
     x = None if source is None else table.seen(source)
     address = table.words.ctypes.data
     tells = operation == "scatter_v"  # it has ranks that know neither dtype nor row
@@ -166,7 +162,9 @@ def exchange(
 
     def move() -> int:
         nonlocal result, target
-        if out is not None:
+        if not gets:
+            dispatcher.run(operation, x, None, 0, root, second, 0, BOTH, address)
+        elif out is not None:
             target = out if is_in_place(out) else np.require(out, requirements=["C", "A"])
             dispatcher.run(operation, x, table.seen(target), 0, root, second, 0, BOTH, address)
         else:
@@ -188,11 +186,12 @@ def exchange(
     elements = move_and_spell(dispatcher, operation, root, move, own) or table.elements
     if target is not None:
         return deliver(target, out)
-    assert result is not None
+    if result is None:
+        return None
     return result if elements is None else table.finished(result, elements)
 
 
-def second_phase(dispatcher: "Dispatcher", routine: Callable[..., int], x: Any, root: int = 0) -> tuple[int, Any]:
+def second_phase(dispatcher: Dispatcher, routine: Callable[..., int], x: Any, root: int = 0) -> tuple[int, Any]:
     """Move the blocks after a native call without `out` has returned COUNTS_KNOWN. Return the status, and a result that
     is just large enough, with gaps of zeros. On an exception the caller calls `left`."""
     words = dispatcher.words

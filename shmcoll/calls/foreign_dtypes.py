@@ -8,7 +8,7 @@ comes out between the two operations, the group ends: the peers wait for the sec
 
 import ast
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -20,15 +20,13 @@ from shmcoll.engine.kernels.dtypes import BY_CODE
 from shmcoll.engine.kernels.element_marks import MARK_SHIFT, dtype_in_words, spelled
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.system.text import to_bytes, to_text
-
-if TYPE_CHECKING:
-    from shmcoll.runtime.dispatcher import Dispatcher
+from shmcoll.runtime.dispatcher import Dispatcher
 
 Elements = tuple[np.dtype, tuple[int, ...] | None]  # dtype, and shape of a row if rows are counted
 
 
 def move_and_spell(
-    dispatcher: "Dispatcher", operation: str, root: int, move: Callable[[], int], own: Elements | None = None
+    dispatcher: Dispatcher, operation: str, root: int, move: Callable[[], int], own: Elements | None = None
 ) -> Elements | None:
     """Make a call; if the mark is not 0, broadcast dtype and shape of a row from `root`. Return these, None for mark 0,
     and in a plan, which makes no call.
@@ -56,7 +54,7 @@ def move_and_spell(
     return elements
 
 
-def spell(dispatcher: "Dispatcher", root: int, own: Elements | None) -> Elements:
+def spell(dispatcher: Dispatcher, root: int, own: Elements | None) -> Elements:
     """The second operation."""
     if dispatcher.rank == root:
         assert own is not None
@@ -68,7 +66,7 @@ def spell(dispatcher: "Dispatcher", root: int, own: Elements | None) -> Elements
     return dtype_in_words(dtype), row
 
 
-def receive_array(dispatcher: "Dispatcher", operation: str, root: int) -> np.ndarray:
+def receive_array(dispatcher: Dispatcher, operation: str, root: int) -> np.ndarray:
     """Make a call of broadcast or scatter without an array, and return a new one."""
     got = np.empty(0)
 
@@ -86,7 +84,7 @@ def as_dtype(got: np.ndarray, dtype: np.dtype, shape: tuple[int, ...]) -> np.nda
     return np.empty(shape, dtype) if got.size == 0 else got.reshape(-1).view(dtype).reshape(shape)
 
 
-def _in_two_phases(dispatcher: "Dispatcher", operation: str, root: int) -> tuple[np.ndarray, int]:
+def _in_two_phases(dispatcher: Dispatcher, operation: str, root: int) -> tuple[np.ndarray, int]:
     """Return a new array, whose shape is known after the opening, and the mark of its elements."""
     routine: Any = dispatcher.routine(operation)
     told = np.zeros(2 + layout.MOST_DIMENSIONS, np.int64)

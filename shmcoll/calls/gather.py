@@ -1,11 +1,9 @@
-"""gather: its arguments and its call."""
+"""all_gather and gather: their arguments and their calls."""
 
 from typing import Any
 
-import numpy as np
-
 from shmcoll.calls import arguments as given
-from shmcoll.calls.arrays import addresses, cut, deliver, exact, place_for, whole_shape
+from shmcoll.calls.arrays import Results, exact
 from shmcoll.calls.common_dtype import agreeing, move
 from shmcoll.calls.in_place import clear_of
 from shmcoll.engine.kernels.element_marks import element_mark
@@ -13,35 +11,33 @@ from shmcoll.runtime.dispatcher import Dispatcher
 
 
 @agreeing
+def all_gather(dispatcher: Dispatcher, x: Any, out: Any) -> Any:
+    return _gather(dispatcher, "all_gather", x, out)
+
+
+@agreeing
 def gather(dispatcher: Dispatcher, x: Any, root: int, out: Any) -> Any:
-    size = dispatcher.size
     with dispatcher.checking("gather") as check:
+        root = given.as_root(root, dispatcher.size, *check)
+    return _gather(dispatcher, "gather", x, out, root, gets=dispatcher.rank == root)
+
+
+def _gather(dispatcher: Dispatcher, operation: str, x: Any, out: Any, root: int = 0, *, gets: bool = True) -> Any:
+    """Make the call. gets: whether this rank gets the result, an array or a list."""
+    with dispatcher.checking(operation) as check:
         array = given.as_moved(x, *check)
-        root = given.as_root(root, size, *check)
-        targets: list[np.ndarray] | None = None
-        whole = whole_shape(array.shape, size)
-        if dispatcher.rank == root and isinstance(out, (list, tuple)):
-            targets = given.as_outputs(out, size, array.shape, array.dtype, *check)
-            for rank, one in enumerate(targets):
-                array = clear_of(array, one, *((array, one) if rank == root else ()))
-        elif dispatcher.rank == root and out is not None:
-            given.as_output(out, whole, array.dtype, *check)
-            array = clear_of(array, out, array, cut(out, size)[root].reshape(array.shape))
+        results = Results(out if gets else None, dispatcher.size, array.shape, array.dtype, check)
+        for rank, target in enumerate(results.targets):
+            array = clear_of(array, target, *((array, target) if rank == dispatcher.rank else ()))
         mark = element_mark(array.dtype)
 
     def run() -> Any:
-        if dispatcher.rank != root:
-            dispatcher.run("gather", exact(array), None, 0, root, mark, 0, 0)
+        if not gets:
+            dispatcher.run(operation, exact(array), None, 0, root, mark, 0, 0)
             return None
-        if targets is None:
-            target = place_for(out, whole, array.dtype)
-            dispatcher.run("gather", exact(array), exact(target), 0, root, mark, 0, 0)
-            return deliver(target, out)
-        places = [place_for(t, t.shape, t.dtype) for t in targets]
-        table = addresses(places)
-        dispatcher.run("gather", exact(array), None, 0, root, mark, 0, table.ctypes.data)
-        for place, one in zip(places, targets, strict=True):
-            deliver(place, one)
-        return out
+        whole, table = results.place()
+        address = table.ctypes.data if results.is_listed else 0
+        dispatcher.run(operation, exact(array), whole, 0, root, mark, 0, address)
+        return results.deliver()
 
-    return move(dispatcher, "gather", array.dtype, out if dispatcher.rank == root else None, run)
+    return move(dispatcher, operation, array.dtype, out if gets else None, run)

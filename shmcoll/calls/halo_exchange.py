@@ -1,7 +1,7 @@
 """halo_exchange: its arguments and its call."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,13 +12,11 @@ from shmcoll.engine.kernels.dtypes import BY_NUMPY
 from shmcoll.engine.kernels.element_marks import element_mark
 from shmcoll.engine.layout import HEADER_MAX_DIMS
 from shmcoll.engine.native.entry_counts import mark_of
-
-if TYPE_CHECKING:
-    from shmcoll.runtime.dispatcher import Dispatcher
+from shmcoll.runtime.dispatcher import Dispatcher
 
 
 def halo_exchange(
-    dispatcher: "Dispatcher", x: Any, width: Any, axes: Any, dims: tuple[int, ...], periods: tuple[bool, ...]
+    dispatcher: Dispatcher, x: Any, width: Any, axes: Any, dims: tuple[int, ...], periods: tuple[bool, ...]
 ) -> np.ndarray:
     """Fill the halo of x on a grid of `dims` ranks, periodic along the axes where `periods` is true."""
     arguments, _table = checked(dispatcher, x, width, axes, dims, periods)
@@ -28,7 +26,7 @@ def halo_exchange(
 
 
 def checked(
-    dispatcher: "Dispatcher", x: Any, width: Any, axes: Any, dims: tuple[int, ...], periods: tuple[bool, ...]
+    dispatcher: Dispatcher, x: Any, width: Any, axes: Any, dims: tuple[int, ...], periods: tuple[bool, ...]
 ) -> tuple[tuple[int, ...], np.ndarray]:
     """Return what the native entry takes behind the arrays, and the table whose address is in it."""
     with dispatcher.checking("halo_exchange") as check:

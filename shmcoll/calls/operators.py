@@ -13,7 +13,7 @@ the result, for `as_output`; the routine may see another dtype (`operator.works_
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,9 +22,7 @@ from shmcoll.calls import arrays
 from shmcoll.calls.array_rules import check_unmasked
 from shmcoll.engine.compiler.user_operators import Op, PremulSum
 from shmcoll.engine.kernels.dtypes import BY_NUMPY, PREMUL_SUM, REDUCTION_NAMES, REDUCTIONS, USER, pair_dtype
-
-if TYPE_CHECKING:
-    from shmcoll.runtime.dispatcher import Dispatcher
+from shmcoll.runtime.dispatcher import Dispatcher
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class Operator:
 
     def run(
         self,
-        dispatcher: "Dispatcher",
+        dispatcher: Dispatcher,
         operation: str,
         operand: np.ndarray,
         target: np.ndarray | None,
@@ -87,7 +85,7 @@ def as_operand(x: Any, operation: str, rank: int) -> np.ndarray:
     return array if _pairs_like(array.dtype) else given.as_array(x, operation, rank)
 
 
-def as_operator(dispatcher: "Dispatcher", op: Any, dtype: np.dtype, check: tuple[str, int]) -> Operator:
+def as_operator(dispatcher: Dispatcher, op: Any, dtype: np.dtype, check: tuple[str, int]) -> Operator:
     """Return the operator that `op` names for arrays of a dtype. Compiles or loads its kernel.
 
     Raises `TypeError` if the dtype has no such reduction or a user's function does not compile for it, and `ValueError`
@@ -107,13 +105,13 @@ def as_operator(dispatcher: "Dispatcher", op: Any, dtype: np.dtype, check: tuple
     return Operator(reduction, 0, kernel, 0, dtype, works_on, prepare)
 
 
-def _function(dispatcher: "Dispatcher", op: Op, dtype: np.dtype) -> Operator:
+def _function(dispatcher: Dispatcher, op: Op, dtype: np.dtype) -> Operator:
     with dispatcher.local_rank.compiling():
         kernel = op.kernel(BY_NUMPY[_pairs_like(dtype) or dtype])
     return Operator(USER, op.identity, kernel, int(not op.commutative), dtype, dtype)
 
 
-def _multiples(dispatcher: "Dispatcher", op: PremulSum, dtype: np.dtype) -> Operator:
+def _multiples(dispatcher: Dispatcher, op: PremulSum, dtype: np.dtype) -> Operator:
     """Return the operator that makes the multiples here and sums them as they are: in float32 if x is of a half
     type."""
     known = BY_NUMPY[_pairs_like(dtype) or dtype]

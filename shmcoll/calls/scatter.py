@@ -1,6 +1,6 @@
 """scatter: its arguments and its call."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,12 +10,10 @@ from shmcoll.calls.foreign_dtypes import move_and_spell, receive_array
 from shmcoll.calls.in_place import all_clear_of, clear_of
 from shmcoll.collectives.scatter import BOTH
 from shmcoll.engine.kernels.element_marks import element_mark
-
-if TYPE_CHECKING:
-    from shmcoll.runtime.dispatcher import Dispatcher
+from shmcoll.runtime.dispatcher import Dispatcher
 
 
-def scatter(dispatcher: "Dispatcher", x: Any, root: int, out: Any) -> Any:
+def scatter(dispatcher: Dispatcher, x: Any, root: int, out: Any) -> Any:
     with dispatcher.checking("scatter") as check:
         root = given.as_root(root, dispatcher.size, *check)
     if dispatcher.rank == root:
@@ -31,7 +29,7 @@ def scatter(dispatcher: "Dispatcher", x: Any, root: int, out: Any) -> Any:
 # --- the root ---------------------------------------------------------------------------------------------------------
 
 
-def _send(dispatcher: "Dispatcher", x: Any, root: int, out: Any) -> Any:
+def _send(dispatcher: Dispatcher, x: Any, root: int, out: Any) -> Any:
     size, listed = dispatcher.size, given.is_list_of_arrays(x)
     with dispatcher.checking("scatter") as check:
         if listed:
@@ -64,13 +62,13 @@ def _check_out(out: Any, operation: str, rank: int) -> None:
     given.check_movable(out, "out", operation, rank)
 
 
-def _receive_into(dispatcher: "Dispatcher", root: int, out: np.ndarray) -> Any:
+def _receive_into(dispatcher: Dispatcher, root: int, out: np.ndarray) -> Any:
     target = place_for(out, out.shape, given.native(out.dtype))
     _run(dispatcher, target, target, root, 0)
     return deliver(target, out)
 
 
-def _run(dispatcher: "Dispatcher", x: np.ndarray, target: np.ndarray, root: int, table: int) -> None:
+def _run(dispatcher: Dispatcher, x: np.ndarray, target: np.ndarray, root: int, table: int) -> None:
     """Run the routine on a rank with an array."""
     read, mark = exact(x), element_mark(x.dtype)
     written = read if x is target else exact(target)

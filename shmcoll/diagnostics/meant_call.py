@@ -8,7 +8,7 @@ import math
 import operator
 from collections.abc import Iterator, Mapping
 from itertools import combinations, permutations
-from types import TracebackType
+from types import FrameType, TracebackType
 from typing import Any
 
 import numpy as np
@@ -36,12 +36,18 @@ _KNOWN = ("x", "value", "dest", "pairs", "counts", *_DEFAULTS)
 def suggest(error: BaseException | None, operation: str, traceback: TracebackType | None, size: int) -> None:
     """Add to the text of a refusal the call that was perhaps meant, if there is one.
 
-    traceback: it begins in the function that has the arguments, under the names that the method's parameters have.
+    traceback: it begins in a function that has the arguments, under the names that the method's parameters have, or in
+    one that the function of that name in `calls/` has called.
     size: the number of ranks in the group.
     """
     if error is None or type(error) not in (TypeError, ValueError, IndexError) or traceback is None:
         return
-    frame, code = traceback.tb_frame, traceback.tb_frame.f_code
+    frame = traceback.tb_frame
+    caller: FrameType | None = frame
+    while caller is not None and caller.f_globals.get("__name__", "").startswith("shmcoll.calls."):
+        frame = caller if caller.f_code.co_name == operation else frame
+        caller = caller.f_back
+    code = frame.f_code
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     values = {name: frame.f_locals[name] for name in names if name in _KNOWN and name in frame.f_locals}
     if values.get("root", 0) is None:  # of a call for all ranks, whose function has a parameter all the same
