@@ -14,8 +14,8 @@
     features/      one function per group of rows of `shmbench beyond`
     doors/         one file per front end, with a line for each of its operations
     commands/      worker: the work of every rank for the table of one collective; the others are `shmbench NAME`
-      door           `shmbench --door NAME`: what a front end adds to a native call
-      door_compare   `shmbench compare --door NAME`: a front end beside the library that its users come from
+      door           `shmbench --door NAME`: what a front end adds to a native call; `shmbench compare --door NAME`: a
+                     front end beside the library that its users come from
       compare        shmcoll and its peers in turn;  plot: JSON to pictures
       tune           thresholds for this machine;  thresholds: where one algorithm overtakes another
       beyond         features that the peers do not have, beside their limits

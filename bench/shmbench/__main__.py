@@ -44,11 +44,13 @@ def main(argv: list[str] | None = None) -> int:
 def _subcommand(arguments: list[str]) -> tuple[str, list[str]]:
     """Return the module of a subcommand, or '', and its arguments."""
     flags = {word.partition("=")[0] for word in arguments}
-    if arguments[:1] == ["compare"] and {"--door", "--nodes"} & flags:
-        return "door_compare" if "--door" in flags else "nodes_compare", arguments[1:]
+    if "--door" in flags and arguments[0] not in set(SUBCOMMANDS) - {"compare"}:
+        return "door", arguments
+    if arguments[:1] == ["compare"] and "--nodes" in flags:
+        return "nodes_compare", arguments[1:]
     if arguments and arguments[0] in SUBCOMMANDS:
         return arguments[0], arguments[1:]
-    return "door" if "--door" in flags else "", arguments
+    return "", arguments
 
 
 def _is_rank_of_mpi() -> bool:

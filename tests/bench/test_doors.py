@@ -10,7 +10,7 @@ import pytest
 import shmbench
 from shmbench import doors
 from shmbench.cli.options import DOORS
-from shmbench.commands import door, door_compare
+from shmbench.commands import door
 from shmbench.commands.door import ASKED, Line
 from shmbench.doors import Call
 
@@ -42,7 +42,7 @@ def test_a_door_for_real(name, first, tmp_path):
     assert [row[0] for row in rows] == [first]
     for (what, *figures), call in zip(rows, document["calls"], strict=True):
         assert what == call["name"] and call["wrong"] == 0
-        differences = [theirs - ours for ours, theirs in zip(call["native"], call["door"], strict=True)]
+        differences = [theirs - ours for ours, theirs in zip(*call["microseconds"].values(), strict=True)]
         assert len(differences) == 2 and call["added"] == pytest.approx(np.median(differences))
         assert call["asked"] == ASKED * call["calls"] and int(figures[3]) == call["calls"]
         assert call["short"] == (call["added"] > call["asked"]) == ("short" in figures)
@@ -123,11 +123,11 @@ def test_outputs_must_be_written_by_both(lazy):
 
 def test_what_is_printed_of_lines_that_fall_short_or_are_wrong(monkeypatch, capsys):
     lines = [
-        Line("slow", [1.0, 1.0, 2.0], [2.0, 3.0, 9.0], 0),
-        Line("quick", [1.0], [1.0 + ASKED], 0),
-        Line("two calls", [1.0], [1.0 + 2 * ASKED], 0, calls=2),
-        Line("slow calls", [1.0], [1.1 + 2 * ASKED], 0, calls=2),
-        Line("wrong", [1.0], [1.0], 4),
+        Line("slow", {"native": [1.0, 1.0, 2.0], "door": [2.0, 3.0, 9.0]}, 0),
+        Line("quick", {"native": [1.0], "door": [1.0 + ASKED]}, 0),
+        Line("two calls", {"native": [1.0], "door": [1.0 + 2 * ASKED]}, 0, calls=2),
+        Line("slow calls", {"native": [1.0], "door": [1.1 + 2 * ASKED]}, 0, calls=2),
+        Line("wrong", {"native": [1.0], "door": [1.0]}, 4),
     ]
     monkeypatch.setattr(shmcoll, "run", lambda *_: [lines])
     assert door.main(["--door", "nki"]) == 1
@@ -174,9 +174,9 @@ def test_doors_of_two_ranks():
         assert "# Out of bounds values : 0 OK\n" in done.stdout
 
 
-@pytest.mark.parametrize("main", [door.main, door_compare.main])
-def test_a_door_whose_library_is_missing(main, monkeypatch, capsys):
+@pytest.mark.parametrize("words", [[], ["compare"]])
+def test_a_door_whose_library_is_missing(words, monkeypatch, capsys):
     monkeypatch.setattr("shmbench.cli.flags.find_spec", lambda name: None)
     with pytest.raises(SystemExit, match="2"):
-        main(["--door", "torch"])
+        door.main([*words, "--door", "torch"])
     assert "--door torch needs torch: pip install 'shmcoll[torch]' (see shmbench " in capsys.readouterr().err

@@ -6,11 +6,11 @@ import pytest
 
 pytest.importorskip("torch", reason="torch is not installed: make test-torch")
 
-from shmbench.commands import door, door_compare
+from shmbench.commands import door
 
 
 def calls_of_the_door(_comm: Any) -> list[door.Line]:
-    return door._on_rank("torch", 1, "")
+    return door._on_rank("torch", 1, "", compares=False, quick=False)
 
 
 def test_the_door_gives_what_native_calls_give(ranks: Any) -> None:
@@ -19,8 +19,8 @@ def test_the_door_gives_what_native_calls_give(ranks: Any) -> None:
     assert [line.name for line in lines if line.wrong] == []
 
 
-def rivals_of_the_door(_comm: Any) -> list[door_compare.Line]:
-    return door_compare._on_rank("torch", 1, True)
+def rivals_of_the_door(_comm: Any) -> list[door.Line]:
+    return door._on_rank("torch", 1, "", compares=True, quick=True)
 
 
 @pytest.mark.slow
@@ -29,11 +29,11 @@ def test_torch_is_measured_beside_gloo(ranks: Any) -> None:
     assert [line.name for line in lines if line.wrong] == []
     for line in lines:
         assert {"gloo", "shmcoll"} <= set(line.microseconds)
-        assert line.name in door_compare._text(line)
+        assert line.name in door._compared(line)
 
 
 def test_it_wants_a_door_with_rivals(capsys: Any) -> None:
     with pytest.raises(SystemExit) as caught:
-        door_compare.main(["--door", "nki"])
+        door.main(["compare", "--door", "nki"])
     assert caught.value.code == 2
     assert "unknown door 'nki': choose one of torch" in capsys.readouterr().err

@@ -122,7 +122,7 @@ def _parser(ranks: int) -> argparse.ArgumentParser:
         "Subcommands, each with a --help of its own: `compare` measures beside mpi4py and gloo, `diff` compares two "
         "results of -J and fails if the later one is slower, `tune` finds the thresholds of this machine, `plot` "
         "draws several results of -J into one picture, `beyond` measures plans, "
-        "jitted code, shared arrays, messages, objects and the like.",
+        "jitted code, shared arrays, messages and many ranks.",
     )
     add = parser.add_argument
     names = COLLECTIVES + LIMITS

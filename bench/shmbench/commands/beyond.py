@@ -20,12 +20,8 @@ GROUPS = {
     "moves": "all_to_all, broadcast, all_gather",
     "shared_moves": "everything that moves data, on shared and on private arrays",
     "messages": "send, recv, sendrecv",
-    "objects": "broadcast_object",
-    "asynchronous": "work beside an all_reduce",
     "halves": "bfloat16 and float16",
     "ranks": "16, 32 and 64 of them",
-    "start": "shmrun of a short script",
-    "memory": "of a rank, of the arena",
 }
 
 
@@ -69,29 +65,26 @@ def _head(rounds: int) -> str:
 
 
 def _line(row: Any) -> str:
-    beside = f"{row.beside}: {_amount(row.limit, row.unit)}" if row.beside else "-"
+    beside = f"{row.beside}: {_amount(row.limit)}" if row.beside else "-"
     ratio = "-" if row.ratio is None else f"{row.ratio:.2f}"
-    asked = "-" if row.asked is None else f"{row.asked:.2f}" if row.beside else _amount(row.asked, row.unit)
+    asked = "-" if row.asked is None else f"{row.asked:.2f}" if row.beside else _amount(row.asked)
     verdict = f"  {row.wrong} wrong" if row.wrong else "  short" if row.falls_short else ""
-    return f"  {row.what:<46}{_amount(row.figure, row.unit):>12}   {beside:<38}{ratio:>6}{asked:>11}{verdict}"
+    return f"  {row.what:<46}{_amount(row.figure):>12}   {beside:<38}{ratio:>6}{asked:>11}{verdict}"
 
 
-def _amount(figure: float, unit: str) -> str:
-    """Return an amount for people: 0.35 us, 5.80 ms, 1.20 s, 34.0 MiB."""
-    if unit == "B":
-        return f"{figure / (1 << 20):.1f} MiB"
+def _amount(figure: float) -> str:
+    """Return a time for people: 0.35 us, 5.80 ms, 1.20 s."""
     if figure < 1e-3:
         return f"{microseconds(figure * 1e6)} us"
     return f"{figure * 1e3:.2f} ms" if figure < 0.1 else f"{figure:.2f} s"
 
 
 def _documented(name: str, row: Any) -> dict[str, Any]:
-    """Return a row for the JSON. Times are in seconds, memory in bytes. `rounds` and `beside_rounds` are the figures of
+    """Return a row for the JSON. Times are in seconds. `rounds` and `beside_rounds` are the figures of
     the medians."""
     return {
         "group": name,
         "what": row.what,
-        "unit": row.unit,
         "figure": row.figure,
         "rounds": list(row.figures),
         "beside": row.beside or None,

@@ -1,44 +1,49 @@
-"""`shmbench --door NAME`: what a front end adds to native calls of 8 bytes.
+"""`shmbench --door NAME`: what a front end adds to the native calls; `shmbench compare --door NAME`: a front end beside
+the library that its users come from.
 
-Each operation and the native call that does the same are timed in turn by the same ranks, by default by one rank, which
-waits for nobody. What the door adds is the median of the differences in each round. An operation may need several calls
-of the door, such as a prepare and a trigger. Then it may add as much for each of them.
+All entries of a line are timed in turn by the same ranks, in one job. `--door` times an operation of 8 bytes and the
+native call that does the same, by default on one rank, which waits for nobody. What the door adds is the median of the
+differences in each round. An operation may need several calls of the door, such as a prepare and a trigger. Then it may
+add as much for each of them. `compare --door` times calls of several sizes through each library, on the same memory.
 """
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 from shmbench.cli.flags import Parser, at_least, door_complaint, one_of
 from shmbench.cli.options import DOORS
-from shmbench.cli.sizes import microseconds
+from shmbench.cli.sizes import microseconds, short_size
 
 if TYPE_CHECKING:
-    from shmbench.doors import Call
+    from shmbench.doors import Call, Rivals
     from shmbench.timing.ab_timing import Contest
 
-ROUNDS = 9
+WITH_RIVALS = ("torch",)
 ASKED = 1.5  # microseconds for each call of the door
 
 
 @dataclass(frozen=True)
 class Line:
-    """An operation: microseconds in each round, native and through the door, differing elements, and how many calls of
-    the door it makes."""
+    """An operation: microseconds of a call in each round, for each entry; wrong elements; its bytes; and how many calls
+    of the door it makes."""
 
     name: str
-    native: Sequence[float]
-    door: Sequence[float]
+    microseconds: Mapping[str, Sequence[float]]
     wrong: int
+    bytes: int = 8
     calls: int = 1
 
     @property
     def added(self) -> float:
-        return median(door - native for native, door in zip(self.native, self.door, strict=True))
+        pairs = zip(self.microseconds["native"], self.microseconds["door"], strict=True)
+        return median(door - native for native, door in pairs)
 
     @property
     def asked(self) -> float:
@@ -50,42 +55,64 @@ class Line:
 
 
 def main(argv: list[str]) -> int:
-    """Measure, print, write. Returns 0, or 1 if a result differed from that of the native call. Raises `SystemExit(2)`
-    for mistakes."""
-    given = _parse(argv)
+    """Measure, print, write. Returns 0, or 1 if a result was wrong. Raises `SystemExit(2)` for mistakes.
+
+    Args:
+        argv: the words of the command line; the first is "compare" for the comparison with another library.
+    """
+    compares = argv[:1] == ["compare"]
+    given = _parse(argv[1:] if compares else argv, compares)
     import shmcoll
     from shmbench.report.json_report import origin, verdict, write_calls
 
-    lines: list[Line] = shmcoll.run(_on_rank, given.ranks, given.door, given.rounds, given.call)[0]
-    print(_head(given), *map(_text, lines), sep="\n")
-    wrong = sum(line.wrong for line in lines)
-    print(f"# {origin()}\n{verdict(wrong)}")
+    before = os.getloadavg()[0]
+    asked = given.door, given.rounds, given.call, compares, given.quick
+    lines: list[Line] = shmcoll.run(_on_rank, given.ranks, *asked)[0]
+    wrong, load = sum(line.wrong for line in lines), {"average_before": before, "average_after": os.getloadavg()[0]}
+    date = datetime.now(UTC).isoformat(timespec="seconds")
+    show = _compared if compares else _text
+    print(_head(given, compares), *map(show, lines), sep="\n")
+    print(f"# {origin()}; {date}")
+    print(f"# load average {before:.1f} before, {load['average_after']:.1f} after\n{verdict(wrong)}")
     if given.json:
-        calls = [asdict(line) | {"added": line.added, "asked": line.asked, "short": line.falls_short} for line in lines]
+        calls = [asdict(line) for line in lines]
+        if not compares:
+            verdicts = [{"added": line.added, "asked": line.asked, "short": line.falls_short} for line in lines]
+            calls = [call | verdict for call, verdict in zip(calls, verdicts, strict=True)]
         options = {name: getattr(given, name) for name in ("door", "call", "ranks", "rounds")}
-        write_calls(given.json, options=options, calls=calls)
+        write_calls(given.json, date=date, load=load, options=options, calls=calls)
     return 1 if wrong else 0
 
 
-def _on_rank(door: str, rounds: int, text: str) -> list[Line]:
+def _on_rank(door: str, rounds: int, text: str, compares: bool, quick: bool) -> list[Line]:
     import shmcoll
     from shmbench.doors import find
     from shmbench.timing.ab_timing import Contest, Settings
 
     comm = shmcoll.init()
-    contest = Contest(comm, Settings(rounds, quick=False))
-    return [_measure(contest, call) for call in find(door)(comm) if text in call.name]
+    contest = Contest(comm, Settings(rounds, quick))
+    made = find(door, "rivals")(comm, quick) if compares else find(door)(comm)
+    return [_measure(contest, call) for call in made if text in call.name]
 
 
-def _measure(contest: "Contest", call: "Call") -> Line:
+def _measure(contest: "Contest", call: "Call | Rivals") -> Line:
     from shmbench.timing.ab_timing import Repeated
 
-    native, door = contest.run([Repeated(made, call.differences) for made in (call.native, call.door)])
-    natively, through = ([1e6 * seconds for seconds in outcome.seconds] for outcome in (native, door))
-    return Line(call.name, natively, through, native.wrong + door.wrong, call.calls)
+    entries = [Repeated(entry, partial(call.mistakes, entry)) for entry in call.entries.values()]
+    outcomes = dict(zip(call.entries, contest.run(entries), strict=True))
+    times = {name: [1e6 * seconds for seconds in outcome.seconds] for name, outcome in outcomes.items()}
+    return Line(call.name, times, sum(outcome.wrong for outcome in outcomes.values()), call.bytes, call.calls)
 
 
-def _head(given: argparse.Namespace) -> str:
+def _head(given: argparse.Namespace, compares: bool) -> str:
+    if compares:
+        columns = "".join(f"{name:>12}" for name in ("native", "gloo", "shmcoll"))
+        return (
+            f"# {given.door}, {given.ranks} ranks: microseconds of a call, medians of {given.rounds} rounds, in turn;\n"
+            f"# native: the call of shmcoll without {given.door}; every result checked\n"
+            f"#\n"
+            f"# {'call':<48}{'bytes':>8}{columns}{'gloo/shmcoll':>14}"
+        )
     return (
         f"# {given.door}, {given.ranks} rank{'s' if given.ranks > 1 else ''}: microseconds of an operation of 8 bytes, "
         f"medians of {given.rounds} rounds, in turn\n"
@@ -98,12 +125,22 @@ def _head(given: argparse.Namespace) -> str:
 
 def _text(line: Line) -> str:
     verdict = f"  {line.wrong} wrong" if line.wrong else "  short" if line.falls_short else ""
-    figures = "".join(f"{microseconds(us):>12}" for us in (median(line.native), median(line.door), line.added))
+    native, door = (median(line.microseconds[name]) for name in ("native", "door"))
+    figures = "".join(f"{microseconds(us):>12}" for us in (native, door, line.added))
     return f"  {line.name:<46}{figures}{line.calls:>12}{verdict}"
 
 
-def _parse(argv: list[str]) -> argparse.Namespace:
-    parser = make_parser()
+def _compared(line: Line) -> str:
+    times = {name: median(each) for name, each in line.microseconds.items()}
+    columns = "".join(
+        f"{microseconds(times[name]) if name in times else '-':>12}" for name in ("native", "gloo", "shmcoll")
+    )
+    verdict = f"  {line.wrong} wrong" if line.wrong else ""
+    return f"  {line.name:<48}{short_size(line.bytes):>8}{columns}{times['gloo'] / times['shmcoll']:>14.1f}{verdict}"
+
+
+def _parse(argv: list[str], compares: bool) -> argparse.Namespace:
+    parser = make_parser(compares)
     given = parser.parse_args(argv)
     if complaint := door_complaint(given.door):
         parser.error(complaint)
@@ -114,17 +151,27 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     return given
 
 
-def make_parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="shmbench --door",
-        description="Measure what a front end adds to calls of 8 bytes: each of its operations and the native call "
-        "that does the same, in turn. What adds more than is asked of its calls is marked: short.",
-        epilog="Exit code: 0, also where something falls short; 1 when a result differed, 2 for wrong options.",
-    )
+def make_parser(compares: bool) -> argparse.ArgumentParser:
+    doors: Sequence[str] = WITH_RIVALS if compares else DOORS
+    if compares:
+        ranks, rounds, prog = 2, 7, "shmbench compare --door"
+        description = (
+            "Measure the operations of a front end beside the library that its users come from, and beside native "
+            "calls, in turn, in one job."
+        )
+    else:
+        ranks, rounds, prog = 1, 9, "shmbench --door"
+        description = (
+            "Measure what a front end adds to calls of 8 bytes: each of its operations and the native call that does "
+            "the same, in turn. What adds more than is asked of its calls is marked: short."
+        )
+    exits = "Exit code: 0, also where something falls short; 1 when a result was wrong, 2 for wrong options."
+    parser = Parser(prog=prog, description=description, epilog=exits)
     add = parser.add_argument
-    add("--door", type=one_of("door", DOORS), required=True, metavar="NAME", help=", ".join(DOORS))
+    add("--door", type=one_of("door", doors), required=True, metavar="NAME", help=", ".join(doors))
     add("--call", default="", metavar="TEXT", help="only operations whose name contains TEXT, such as all_reduce")
-    add("-n", "--ranks", type=at_least(1), default=1, metavar="N", help="ranks (1)")
-    add("--rounds", type=at_least(1), default=ROUNDS, metavar="N", help=f"rounds, whose medians are printed ({ROUNDS})")
+    add("-n", "--ranks", type=at_least(ranks), default=ranks, metavar="N", help=f"ranks ({ranks})")
+    add("--rounds", type=at_least(1), default=rounds, metavar="N", help=f"rounds, whose medians are printed ({rounds})")
+    add("--quick", action="store_true", help="short loops and arrays")
     add("-J", "--json", type=Path, metavar="FILE", help="write all figures")
     return parser

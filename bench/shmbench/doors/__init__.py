@@ -32,6 +32,14 @@ class Call:
     door: Callable[[], Any]
     outputs: tuple[Any, Any] | None = None
     calls: int = 1
+    bytes: int = 8
+
+    @property
+    def entries(self) -> Mapping[str, Callable[[], Any]]:
+        return {"native": self.native, "door": self.door}
+
+    def mistakes(self, entry: Callable[[], Any]) -> int:
+        return self.differences()
 
     def differences(self) -> int:
         """Make both calls. Returns how many elements of their results differ, or have not been written."""
@@ -59,6 +67,13 @@ class Rivals:
     entries: Mapping[str, Callable[[], Any]]
     given: Callable[[], None]
     wrong: Callable[[], int]
+    calls: int = 1
+
+    def mistakes(self, entry: Callable[[], Any]) -> int:
+        """Make the call. Returns how many elements are wrong."""
+        self.given()
+        entry()
+        return self.wrong()
 
 
 def _flat(results: Any) -> list[np.ndarray]:
@@ -68,13 +83,7 @@ def _flat(results: Any) -> list[np.ndarray]:
     return [np.asarray(results)]
 
 
-def find(name: str) -> Callable[[Any], Iterator[Call]]:
-    """Return the calls of the door called `name`."""
-    calls: Callable[[Any], Iterator[Call]] = import_module(f"shmbench.doors.{name}").calls
-    return calls
-
-
-def find_rivals(name: str) -> Callable[[Any, bool], Iterator[Rivals]]:
-    """Return the comparison of the door called `name`. Raises `AttributeError` if it has none."""
-    rivals: Callable[[Any, bool], Iterator[Rivals]] = import_module(f"shmbench.doors.{name}").rivals
-    return rivals
+def find(name: str, what: str = "calls") -> Callable[..., Iterator[Any]]:
+    """Return the calls of the door called `name`, or its rivals. Raises `AttributeError` if it has none."""
+    made: Callable[..., Iterator[Any]] = getattr(import_module(f"shmbench.doors.{name}"), what)
+    return made

@@ -38,7 +38,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Row:
-    """A line of the table: figures of single rounds, in seconds or bytes, and those of the entry beside it.
+    """A line of the table: the seconds of single rounds, and those of the entry beside it.
 
     asked: the largest ratio that is accepted; without an entry beside it, the largest figure.
     """
@@ -48,7 +48,6 @@ class Row:
     beside: str = ""
     limits: Sequence[float] = ()
     asked: float | None = None
-    unit: str = "s"
     wrong: int = 0
 
     @property
