@@ -3,23 +3,17 @@
 import json
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from shmbench.cli.options import COLLECTIVES, LIMITS
 from shmbench.commands import compare
-from shmbench.report.curves import compared
 from shmbench.timing.launch import Failed
 from shmbench.timing.peers import PEERS
 
 from tests.support.patience import PATIENCE
 
 pytestmark = pytest.mark.slow
-
-needs_matplotlib = pytest.mark.skipif(
-    find_spec("matplotlib") is None, reason="matplotlib is not installed: pip install 'shmcoll[bench]'"
-)
 
 
 def table(library, collective, times, ranks=2):
@@ -210,8 +204,6 @@ def test_all_collectives_when_none_is_named(folder, runs, capsys):
         ("gather --libraries nccl", "unknown library 'nccl'"),
         ("gather --sizes 8Q", "'8Q' is no size"),
         ("gather --json no/such/folder/x.json", "there is no folder no/such/folder"),
-        ("barrier --plot x.png", "a barrier has none"),
-        ("gather --plot x.gif", "a picture's name ends in"),
         ("gather --peers /nowhere", "not installed in /nowhere: openmpi, mpich, impi, gloo; `make peers` does that"),
         ("gather --append", "--append needs --json FILE"),
         ("gather --peers /nowhere --libraries gloo", "not installed in /nowhere: gloo;"),
@@ -224,44 +216,6 @@ def test_mistakes_are_told_in_one_line(folder, line, told, capsys):
     assert caught.value.code == 2
     complaint = capsys.readouterr().err
     assert told in complaint and complaint.count("\n") == 1
-
-
-DRAW = """
-import json, sys
-from pathlib import Path
-from shmbench.commands.compare import _draw
-
-_draw(Path(sys.argv[2]), json.loads(Path(sys.argv[1]).read_text())["results"])
-"""  # in a process of its own, for matplotlib keeps font files open
-
-
-def test_a_picture_has_a_line_for_each_library_and_the_limit(folder, runs, tmp_path):
-    def figures(library, measured, number):
-        outside, inside = (None if measured == "broadcast" else 4.0), (None if measured in LIMITS else 3.0)
-        return table(library, measured, {8: (outside, inside), 1024: (outside, inside)})
-
-    runs(figures)
-    kept, drawn = tmp_path / "x.json", tmp_path / "x.svg"
-    line = ["broadcast", "reduce", "barrier", "--libraries", "mpich", "--peers", str(folder), "--rounds", "1"]
-    assert compare.main([*line, "--json", str(kept)]) == 0
-    results = json.loads(kept.read_text())["results"]
-    chart = compared([result for result in results if result["collective"] == "reduce"])
-    curves = {curve.library: curve for curve in chart.curves}
-    assert [(name, curve.is_limit) for name, curve in curves.items()] == [
-        ("shmcoll", False),
-        ("mpich", False),
-        ("memcpy", True),
-        ("add", True),
-    ]
-    assert curves["mpich"].bandwidths == curves["memcpy"].bandwidths  # as long, as many bytes: the same bandwidth
-    assert compared([]) is None
-
-    if find_spec("matplotlib"):
-        subprocess.run([sys.executable, "-c", DRAW, kept, drawn], check=True, timeout=PATIENCE)
-        text = drawn.read_text()
-        assert text.count(">broadcast, 2 ranks, float32, in place<") == text.count(">reduce, 2 ranks, float32<") == 1
-        assert "barrier" not in text and "dashed" not in text
-        assert [text.count(f">{name}<") for name in ("shmcoll", "mpich", "memcpy", "add")] == [4, 4, 4, 2]
 
 
 FAKE_MPI = """
@@ -279,7 +233,6 @@ sys.exit(worker.work(fake, options.parse(sys.argv[1:])))
 """
 
 
-@needs_matplotlib
 def test_for_real(folder, tmp_path):
     """Launchers, processes, tables: an mpiexec that starts shmcoll under another name, and a torch that is broken."""
     script = tmp_path / "fake_mpi.py"
@@ -293,7 +246,7 @@ def test_for_real(folder, tmp_path):
         (folder / name).write_text(f"#!{sys.executable}\nimport sys\n{code}\n")
         (folder / name).chmod(0o755)
     line = ["broadcast", "--libraries", "mpich", "gloo", "--peers", folder, "--sizes", "8,64K", "--iters", 3]
-    line += ["--rounds", 1, "--json", tmp_path / "x.json", "--plot", tmp_path / "x.png"]
+    line += ["--rounds", 1, "--json", tmp_path / "x.json"]
     command = [sys.executable, "-m", "shmbench", "compare", *map(str, line)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -313,4 +266,3 @@ def test_for_real(folder, tmp_path):
         ("gloo", False),
         ("memcpy", True),
     ]
-    assert (tmp_path / "x.png").read_bytes()[:4] == b"\x89PNG"

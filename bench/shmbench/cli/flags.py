@@ -4,14 +4,11 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
-from pathlib import Path
 from typing import NoReturn
 
 from shmrun.cli.config_sources import near
 
 from shmbench.cli.sizes import parse_size
-
-PICTURES = (".png", ".svg", ".pdf")
 
 
 class Parser(argparse.ArgumentParser):
@@ -20,17 +17,6 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         print(f"{self.prog}: {message} (see {self.prog} --help)", file=sys.stderr)
         raise SystemExit(2)
-
-
-def picture_complaint(flag: str, path: Path) -> str | None:
-    """Return why no picture can be written to `path`, or None. It is checked before anything is measured."""
-    if path.suffix not in PICTURES:
-        return f"{flag} {path}: a picture's name ends in {', '.join(PICTURES)}"
-    if not path.absolute().parent.is_dir():
-        return f"{flag} {path}: there is no folder {path.parent}"
-    if find_spec("matplotlib") is None:
-        return f"{flag} needs matplotlib: pip install 'shmcoll[bench]', or keep the figures with -J and draw them later"
-    return None
 
 
 def door_complaint(name: str) -> str | None:

@@ -13,7 +13,7 @@ import shmcoll
 from shmbench.cli import conditions
 from shmbench.cli.completion import Completion
 from shmbench.cli.conditions import Conditions
-from shmbench.cli.flags import Parser, at_least, one_of, picture_complaint, size, size_list
+from shmbench.cli.flags import Parser, at_least, one_of, size, size_list
 
 COLLECTIVES = (
     "barrier",
@@ -69,7 +69,6 @@ class Options:
     json: Path | None
     sizes: tuple[int, ...] = ()  # these and no others, when given
     algorithm: str | None = None
-    plot: Path | None = None
     conditions: Conditions = field(default_factory=Conditions)
     neighbour_pid: int | None = None
 
@@ -104,12 +103,8 @@ def _complaint(o: Options) -> str | None:
         return f"--algorithm {o.algorithm} is not one of {o.collective}: {known}"
     if o.json and not o.json.absolute().parent.is_dir():
         return f"-J {o.json}: there is no folder {o.json.parent}"
-    if o.plot and o.collective == "barrier":
-        return "--plot draws over the size, and a barrier has none"
     largest = max(o.sizes, default=o.max_bytes)
-    if not o.neighbour_pid and (complaint := conditions.complaint(o.conditions, o.ranks, largest)):
-        return complaint
-    return picture_complaint("--plot", o.plot) if o.plot else None
+    return None if o.neighbour_pid else conditions.complaint(o.conditions, o.ranks, largest)
 
 
 def _parser(ranks: int) -> argparse.ArgumentParser:
@@ -121,7 +116,7 @@ def _parser(ranks: int) -> argparse.ArgumentParser:
         "the median over the rounds. Exit code: 0, 1 when a result was wrong, 2 for wrong options. "
         "Subcommands, each with a --help of its own: `compare` measures beside mpi4py and gloo, `diff` compares two "
         "results of -J and fails if the later one is slower, `tune` finds the thresholds of this machine, `plot` "
-        "draws several results of -J into one picture, `beyond` measures plans, "
+        "draws results of -J, `beyond` measures plans, "
         "jitted code, shared arrays, messages and many ranks.",
     )
     add = parser.add_argument
@@ -159,6 +154,5 @@ def _parser(ranks: int) -> argparse.ArgumentParser:
         help=f"instead of a collective, measure what a front end adds to calls ({', '.join(DOORS)})")  # fmt: skip
     add("-c", "--check", dest="check", type=int, choices=(0, 1), default=1, help="check results (1)")
     add("-J", "--output_file", dest="json", type=Path, metavar="FILE", help="write the results as JSON too")
-    add("--plot", type=Path, metavar="FILE", help="draw time and bandwidth over the size: .png, .svg or .pdf")
     add("--neighbour", dest="neighbour_pid", type=at_least(1), help=argparse.SUPPRESS)  # for the ranks of a job
     return parser

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from shmbench.cli import conditions
-from shmbench.cli.flags import Parser, at_least, one_of, picture_complaint, size_list
+from shmbench.cli.flags import Parser, at_least, one_of, size_list
 from shmbench.cli.options import ALIASES, COLLECTIVES, DTYPES, LIMITS, OPS, REDUCING
 from shmbench.report.ratios import TITLES, Result, foot, head, lines
 from shmbench.timing import neighbour
@@ -30,8 +30,6 @@ def main(argv: list[str]) -> int:
     given = _parse(argv)
     with neighbour.running(given.conditions.neighbour) as given.neighbour_pid:
         results = _compare(given)
-    if given.plot:
-        _draw(given.plot, results)
     return 1 if any(result["error"] for result in results if result["library"] == "shmcoll") else 0
 
 
@@ -125,17 +123,6 @@ def _keep(path: Path, results: list[Result]) -> None:
     write(path, {"format": FORMAT, "results": results})
 
 
-def _draw(path: Path, results: list[Result]) -> None:
-    """Draw a pair of panels for each collective that has sizes."""
-    from shmbench.report.curves import compared
-    from shmbench.report.picture import draw
-
-    names = dict.fromkeys(result["collective"] for result in results if result["collective"] != "barrier")
-    charts = [compared([r for r in results if r["collective"] == name]) for name in names]
-    if any(charts):
-        draw([chart for chart in charts if chart], path)
-
-
 def _parse(argv: list[str]) -> argparse.Namespace:
     parser = make_parser()
     given = parser.parse_args(argv)
@@ -152,12 +139,8 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         parser.error(f"-r {given.root} is not a rank of {given.ranks}: roots are 0 to {given.ranks - 1}")
     if given.json and not given.json.absolute().parent.is_dir():
         parser.error(f"--json {given.json}: there is no folder {given.json.parent}")
-    if given.plot and given.collectives == ["barrier"]:
-        parser.error("--plot draws over the size, and a barrier has none")
     given.conditions = conditions.conditions_from(given)
     if complaint := conditions.complaint(given.conditions, given.ranks, max(given.sizes)):
-        parser.error(complaint)
-    if given.plot and (complaint := picture_complaint("--plot", given.plot)):
         parser.error(complaint)
     if given.append and not given.json:
         parser.error("--append needs --json FILE, whose rounds count as well")
@@ -194,7 +177,6 @@ def make_parser() -> argparse.ArgumentParser:
         help="more jobs of the same library and size, which sum up arrays of 64 KiB meanwhile (0)")  # fmt: skip
     add("--timeout", type=at_least(1), default=300, metavar="S", help="seconds that a library may take a round (300)")
     add("--peers", type=Path, default=FOLDER, metavar="FOLDER", help="where the peers are installed (.peers)")
-    add("--json", type=Path, metavar="FILE", help="write all figures; `shmbench plot` draws them too")
+    add("--json", type=Path, metavar="FILE", help="write all figures; `shmbench plot` draws them")
     add("--append", action="store_true", help="add the rounds to those that FILE holds, and print medians over all")
-    add("--plot", type=Path, metavar="FILE", help="draw time and bandwidth over the size: .png, .svg or .pdf")
     return parser

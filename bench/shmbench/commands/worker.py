@@ -1,7 +1,6 @@
 """The work of every rank: row after row; rank 0 prints. Started by `shmrun -m shmbench.commands.worker <options>`."""
 
 import sys
-from typing import Any
 
 from shmrun.cli.printing import end_with_reader
 
@@ -25,7 +24,7 @@ def main(argv: list[str]) -> int:
 
 
 def work(library: Library, options: Options) -> int:
-    """Measure what `options` ask for on `library`. Rank 0 prints the table and writes the JSON and the picture."""
+    """Measure what `options` ask for on `library`. Rank 0 prints the table and writes the JSON."""
     if library.size != options.ranks:
         print(f"shmbench: -n {options.ranks}, but this job has {library.size} ranks: leave -n out", file=sys.stderr)
         return 2
@@ -47,7 +46,8 @@ def work(library: Library, options: Options) -> int:
     used = load.end()
     if library.rank == 0:
         print(*filter(None, (busy_during(used), table.foot(options.collective, rows))), sep="\n", flush=True)
-        _keep(options, json_report.document(library, options, rows, used))
+        if options.json:
+            json_report.write(options.json, json_report.document(library, options, rows, used))
     library.barrier()
     return 1 if table.wrong(rows) else 0
 
@@ -59,17 +59,6 @@ def _too_late(library: Library, options: Options) -> str | None:
     if options.conditions.share_arrays and library.name == "shmcoll" and not is_on("SHMCOLL_SHARE_ARRAYS"):
         return "--share-arrays needs ranks that shmbench starts, or SHMCOLL_SHARE_ARRAYS=1 in their environment"
     return None
-
-
-def _keep(options: Options, document: dict[str, Any]) -> None:
-    """Write the requested files. Wrong results are not drawn, because a picture would not show that they are wrong."""
-    if options.json:
-        json_report.write(options.json, document)
-    if options.plot and not document["wrong"]:
-        from shmbench.report.curves import chart
-        from shmbench.report.picture import draw
-
-        draw([chart([document])], options.plot)
 
 
 def _cases(library: Library, collective: Collective, o: Options) -> list[Case]:

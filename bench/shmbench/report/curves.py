@@ -1,8 +1,7 @@
 """The contents of a picture, from JSON documents: a curve for each library and placement, and the texts around them.
 
 Documents of the same library and label make one curve. If they share a size, its point is the median. Labels
-distinguish several files about one library. A comparison has only one placement, and curves of the memory alone, which
-are limits for all libraries.
+distinguish several files about one library.
 """
 
 import json
@@ -13,9 +12,8 @@ from statistics import median
 from typing import Any
 
 from shmbench.cli.conditions import conditions_of
-from shmbench.cli.options import LIMITS
 from shmbench.report.json_report import FORMAT
-from shmbench.report.ratios import TITLES, Result, busy, succeeded
+from shmbench.report.ratios import busy
 
 Document = dict[str, Any]
 PLACEMENTS = ("out_of_place", "in_place")
@@ -25,8 +23,7 @@ PLACEMENTS = ("out_of_place", "in_place")
 class Curve:
     """One library in one placement: bytes, microseconds per call, bus bandwidth in 1e9 bytes per second.
 
-    The bandwidth of a limit is that of a library with the same time. label: which of several files about the library it
-    is from. age: how many files about the library follow.
+    label: which of several files about the library it is from. age: how many files about the library follow.
     """
 
     library: str
@@ -34,7 +31,6 @@ class Curve:
     sizes: list[int]
     times: list[float]
     bandwidths: list[float]
-    is_limit: bool = False
     label: str = ""
     age: int = 0
 
@@ -73,8 +69,16 @@ def read(path: Path) -> list[Document]:
     return tables
 
 
+def charts(documents: Sequence[Document]) -> list[Chart]:
+    """Return a chart for each case that has sizes. Raises what `chart` does, or `ValueError` if no case has sizes."""
+    cases = dict.fromkeys(describe(document) for document in documents if any(row["size"] for row in document["rows"]))
+    if not cases:
+        raise ValueError("no sizes to draw over")
+    return [chart([document for document in documents if describe(document) == case]) for case in cases]
+
+
 def chart(documents: Sequence[Document]) -> Chart:
-    """Return the picture of all documents. Raises `ValueError` if they do not measure the same, or have no sizes."""
+    """Return the chart of documents of one case. Raises `ValueError` for several cases, or if they have no sizes."""
     cases = list(dict.fromkeys(map(describe, documents)))
     if len(cases) != 1:
         raise ValueError(f"one picture shows one case, and here are {len(cases)}: {'; '.join(cases) or 'no results'}")
@@ -124,26 +128,6 @@ def _points(document: Document) -> set[tuple[str, str, int]]:
     return {(document["library"], describe(document), row["size"]) for row in document["rows"]}
 
 
-def compared(results: Sequence[Result]) -> Chart | None:
-    """Return the picture of a collective in `shmbench compare`: out of place if it has such a form. None if all
-    failed."""
-    tables = {name: succeeded(results, name) for name in TITLES}
-    documents = [table for name in TITLES if name not in LIMITS for table in tables[name]]
-    if not documents:
-        return None
-    everything = chart(documents)
-    first = {curve.library: curve for curve in reversed(everything.curves)}
-    libraries = [curve for curve in everything.curves if curve is first[curve.library]]
-    factors = [row["busbw"] / row["algbw"] for row in _measurements(documents[0])]
-    limits = [
-        replace(curve, library=name, bandwidths=[factors[0] * b for b in curve.bandwidths], is_limit=True)
-        for name in LIMITS
-        for curve in _curves(tables[name])
-    ]
-    title = everything.title + (", in place" if libraries[0].placement == "in_place" else "")
-    return replace(everything, title=title, curves=libraries + limits)
-
-
 def describe(document: Document) -> str:
     """Return the case that a document measures: "all_reduce, 2 ranks, float32 sum"."""
     row = document["rows"][0]
@@ -153,10 +137,6 @@ def describe(document: Document) -> str:
 
 def _machine(document: Document) -> str:
     return f"{document['machine']['processor']}, {document['machine']['cores']} cores"
-
-
-def _measurements(document: Document) -> list[dict[str, float]]:
-    return [row[placement] for row in document["rows"] for placement in PLACEMENTS if row[placement]]
 
 
 def _of_library(documents: Sequence[Document]) -> Iterator[Curve]:

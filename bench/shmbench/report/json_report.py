@@ -18,7 +18,7 @@ from shmbench.timing.library import Library
 from shmbench.timing.measure import Timing
 
 FORMAT = 1
-_NOT_KEPT = ("json", "plot", "neighbour_pid")
+_NOT_KEPT = ("json", "neighbour_pid")
 
 
 def document(library: Library, options: Options, rows: Sequence[Row], load: dict[str, float]) -> dict[str, Any]:

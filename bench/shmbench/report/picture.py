@@ -86,8 +86,8 @@ def _panel(axes: Axes, title: str, curves: Sequence[Curve], values: Sequence[Seq
             label=curve.placement.replace("_", " ") if len(colours) == 1 else curve.name if first else None,
             color=colour,
             linewidth=1.8,
-            linestyle=":" if curve.is_limit else "-" if first else (0, (3, 2)),
-            marker="" if curve.is_limit else "o",
+            linestyle="-" if first else (0, (3, 2)),
+            marker="o",
             markersize=4.5,
             markerfacecolor=colour if first else "white",
             clip_on=False,
@@ -97,11 +97,10 @@ def _panel(axes: Axes, title: str, curves: Sequence[Curve], values: Sequence[Seq
 
 
 def colours_of(curves: Sequence[Curve]) -> dict[str, str]:
-    """Return the colour of each curve by its name: that of its library, paler for earlier files, and grey for a
-    limit."""
-    unknown = list(dict.fromkeys(c.library for c in curves if not c.is_limit and c.library not in COLOURS))
+    """Return the colour of each curve by its name: that of its library, paler for earlier files."""
+    unknown = list(dict.fromkeys(c.library for c in curves if c.library not in COLOURS))
     known = COLOURS | {library: OTHERS[i % len(OTHERS)] for i, library in enumerate(unknown)}
-    return {c.name: FAINT if c.is_limit else _paler(known[c.library], c.age) for c in curves}
+    return {c.name: _paler(known[c.library], c.age) for c in curves}
 
 
 def _paler(colour: str, steps: int) -> str:
@@ -141,10 +140,5 @@ def _first_of_each(curves: Sequence[Curve]) -> list[Curve]:
 
 def _line_styles(curves: Sequence[Curve]) -> str:
     """Return what the curves' names leave unsaid."""
-    words = []
-    libraries = [curve for curve in curves if not curve.is_limit]
-    if len(libraries) > len(_first_of_each(libraries)) > 1:
-        words = ["solid: out of place", "dashed: in place"]
-    if any(curve.is_limit for curve in curves):
-        words.append("dotted: the memory's limit")
-    return "     ".join(words)
+    both = len(curves) > len(_first_of_each(curves)) > 1
+    return "solid: out of place     dashed: in place" if both else ""
