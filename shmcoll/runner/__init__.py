@@ -16,14 +16,12 @@ client          the server, on the side of the caller
 __main__        `python -m shmcoll.runner`: wait for calls, and serve one after the other
 caller_socket   the process that started it, and the socket to it
 protocol        the messages of the caller and the answers of the ranks; the caller uses it, too
-supervise       one call: watching its ranks
-supervise_ranks ranks that stay: watching them, and passing calls on
+supervise       the ranks: starting and watching them, and passing calls on
 stuck_ranks     ranks that stay and wait for one that has answered
 spawn           one process per rank
 rank            a rank, on the side of the server
 
-run_call        the call in a rank
-serve_calls     the calls in a rank that stays
+serve_calls     the calls in a rank
 answers         how a rank answers
 """
 

@@ -1,9 +1,9 @@
 """`python -m shmcoll.runner SOCKET CALLER`: the server, started by `api.py`.
 
-Each calling process has its own server. It has a single thread, so ranks can be forked from it. It serves one call at a
-time and waits for the next. It ends when its caller ends: it watches the caller's process and the socket whenever it
-waits. If it is killed itself, the kernel kills the ranks with it. It has a session of its own, so that Ctrl-C reaches
-only the caller.
+Each calling process has its own server, and one more for each `Ranks` object. It has a single thread, so ranks can be
+forked from it. It serves one `Open` at a time and waits for the next. It ends when its caller ends: it watches the
+caller's process and the socket whenever it waits. If it is killed itself, the kernel kills the ranks with it. It has a
+session of its own, so that Ctrl-C reaches only the caller.
 """
 
 import contextlib
@@ -12,11 +12,12 @@ import select
 import signal
 import socket
 import sys
+from collections.abc import Callable
 
 from shmcoll.engine.system import interpreter, refusals
 from shmcoll.runner import protocol
 from shmcoll.runner.caller_socket import CallerSocket
-from shmcoll.runner.protocol import OpenRanks, Over, Request, Stop
+from shmcoll.runner.protocol import Open, Over, Stop
 from shmcoll.startup import rank_process
 
 
@@ -42,7 +43,7 @@ def _live() -> None:
     with contextlib.suppress(BlockingIOError):  # what is refused is said now, while the caller reads our errors
         poll.poll(0)
         caller.sock.recvmsg(1, 0, socket.MSG_DONTWAIT)
-    _load(caller)
+    serve = _load(caller)
     rank_process.outlive_thread()
     caller.send(protocol.READY)
     null = os.open(os.devnull, os.O_RDWR)
@@ -51,33 +52,10 @@ def _live() -> None:
     os.close(null)
     while message := caller.receive({fd for fd, _ in poll.poll()}):
         request, descriptors = message
-        if isinstance(request, Request):
-            caller.send(_serve(caller, request, descriptors))
-        elif isinstance(request, OpenRanks):
-            _serve_ranks(caller, request, descriptors)
+        if isinstance(request, Open):
+            serve(caller, request, descriptors)
         elif isinstance(request, Stop):  # the call is over, or has never come
             caller.send(Over(request.number))
-
-
-def _serve(caller: CallerSocket, request: Request, descriptors: list[int]) -> Over:
-    from shmcoll.runner import supervise
-
-    try:
-        with refusals.in_words():
-            return supervise.run(caller, request, descriptors)
-    except Exception as e:
-        return Over(request.number, refused=e)
-    finally:
-        for fd in descriptors:
-            os.close(fd)
-
-
-def _serve_ranks(caller: CallerSocket, request: OpenRanks, descriptors: list[int]) -> None:
-    from shmcoll.runner import supervise_ranks
-
-    supervise_ranks.serve(caller, request, descriptors)
-    for fd in descriptors:
-        os.close(fd)
 
 
 def _forget_the_start() -> None:
@@ -89,15 +67,16 @@ def _forget_the_start() -> None:
     os.chdir("/")
 
 
-def _load(caller: CallerSocket) -> None:
-    """Load once everything that each rank would otherwise load."""
+def _load(caller: CallerSocket) -> Callable[[CallerSocket, Open, list[int]], None]:
+    """Load once everything that each rank would otherwise load. Returns the function that serves a request."""
     import cloudpickle  # type: ignore[import-untyped]  # noqa: F401
 
-    from shmcoll.runner import supervise_ranks  # noqa: F401
+    from shmcoll.runner import supervise
     from shmcoll.startup import join
 
     join.preload(caller.send)
     rank_process.freeze_memory()
+    return supervise.serve
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from shmcoll.engine.system.tracebacks import border
 from shmcoll.runner import arguments, client, work_queue
 from shmcoll.runner.outgoing import OutgoingCall, limits_in_words
 from shmcoll.runner.pickling import Sending
-from shmcoll.runner.protocol import Request
+from shmcoll.runner.protocol import Call, Open
 from shmcoll.runner.turns import Turns
 from shmcoll.runner.work_queue import WorkQueue
 
@@ -194,8 +194,8 @@ def _run(
     with _turns.turn():
         call.write(fn, args, kwargs)
         server = client.running_server()
-        request = Request(server.count + 1, nprocs, timeout, method == "fork", on_failure == "stop")
-        over = call.exchange(server, request)
+        only = Call(server.count + 1, timeout)
+        over = call.exchange(server, Open(only.number, nprocs, method == "fork", on_failure == "stop", only))
     return call.results(over, timeout, on_failure)
 
 

@@ -26,7 +26,7 @@ from shmcoll.engine.system.handlers import LONGEST_SLEEP
 from shmcoll.engine.system.text import decoder, show, to_text
 from shmcoll.errors import ShmcollError
 from shmcoll.runner import protocol
-from shmcoll.runner.protocol import CallRanks, CloseRanks, OpenRanks, Over, Request, Stop
+from shmcoll.runner.protocol import Over, Request
 from shmcoll.startup import exits
 
 #: variables that numpy reads once, when it is imported
@@ -124,9 +124,7 @@ class Server:
     def is_running(self) -> bool:
         return self.process is not None and self.process.poll() is None
 
-    def send(
-        self, message: Request | OpenRanks | CallRanks | Stop | CloseRanks, descriptors: Sequence[int] = ()
-    ) -> None:
+    def send(self, message: Request, descriptors: Sequence[int] = ()) -> None:
         self.is_idle = False
         with self._checked():
             socket.send_fds(self.sock, [pickle.dumps(message)], descriptors, socket.MSG_NOSIGNAL)

@@ -16,7 +16,7 @@ from shmcoll.errors import RankFailed, ShmcollError
 from shmcoll.runner import protocol
 from shmcoll.runner.client import Lost, Server, Stream
 from shmcoll.runner.pickling import Sending
-from shmcoll.runner.protocol import CallRanks, End, Over, Request, Stop
+from shmcoll.runner.protocol import Call, End, Open, Over, Stop
 from shmcoll.runner.unsendable import unsendable_in_words
 from shmcoll.runner.work_queue import WorkQueue
 from shmcoll.startup import exits
@@ -74,7 +74,7 @@ class OutgoingCall:
             pickle.dump(self._sending.sources, part)
             part.seal()
 
-    def exchange(self, server: Server, message: Request | CallRanks) -> Over:
+    def exchange(self, server: Server, message: Open | Call) -> Over:
         """Have the server run the call. If an exception comes meanwhile, the ranks are stopped before it is raised."""
         server.count = message.number
         with protocol.in_process(self._pid):

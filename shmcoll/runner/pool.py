@@ -1,6 +1,6 @@
 """`shmcoll.ranks`: ranks that stay from call to call, on the side of their caller.
 
-They have a server of their own (`supervise_ranks.py`), a child of the caller, which ends with it. So they end when they
+They have a server of their own (`supervise.py`), a child of the caller, which ends with it. So they end when they
 are closed, when the `Ranks` object is deleted, when the interpreter ends, and when the caller is killed.
 """
 
@@ -22,7 +22,7 @@ from shmcoll.runner.client import Lost, Server
 from shmcoll.runner.namespaces import KnownGlobals
 from shmcoll.runner.outgoing import STOPPING, OutgoingCall, limits_in_words
 from shmcoll.runner.pickling import Sending, pickled
-from shmcoll.runner.protocol import CallRanks, CloseRanks, OpenRanks
+from shmcoll.runner.protocol import Call, Close, Open
 from shmcoll.runner.turns import Turns
 from shmcoll.runtime.process_bound import ProcessBound
 
@@ -146,7 +146,7 @@ class Ranks(ProcessBound):
                 self._check_open()
                 try:
                     call.write(fn, args, kwargs)
-                    over = call.exchange(self._server, CallRanks(self._server.count + 1, timeout))
+                    over = call.exchange(self._server, Call(self._server.count + 1, timeout))
                 finally:
                     if call.over and call.over.loaded:
                         self._known.arrived()
@@ -193,7 +193,7 @@ class Ranks(ProcessBound):
             part.seal()
             self._server.count = 1
             try:
-                self._server.send(OpenRanks(1, self._n, method == "fork"), [file.fileno()])
+                self._server.send(Open(1, self._n, method == "fork"), [file.fileno()])
                 over = self._server.wait([])
             except Lost:
                 raise RankFailed(
@@ -227,7 +227,7 @@ class Ranks(ProcessBound):
         server = self._server
         server.count += 1
         try:
-            server.send(CloseRanks(server.count))
+            server.send(Close(server.count))
             server.wait([], time.monotonic() + STOPPING)
         except (Lost, CallNotAllowed):  # the latter in a fork of the caller
             pass

@@ -1,24 +1,40 @@
-"""One call of `shmcoll.run` on its way: the message of the caller and the answer of each rank.
+"""The messages of the caller, the server and the ranks, the same for `shmcoll.run`, `shmcoll.map` and `shmcoll.ranks`.
 
-Two files in memory that have no name carry it. The caller writes the first: a `Setting`, then the function and its
-arguments, then the source lines of functions that are in no file; every rank reads it. Ranks write their answers into
-the second, which is sparse: each rank has a part of it for itself. So large arrays are copied once on their way in and
-once on their way out, and no process has to wait for another one to read. The rank's side is `run_call.py`.
+The caller sends the server requests: short pickled messages. The server answers each with one `Over`, which repeats the
+request's number. Before the first request it sends text about what it compiles, and READY.
 
-A part has 2^40 bytes. If the size of files is limited (ulimit -f), which includes files in memory, the ranks share the
-limit. The limit is the caller's: a server that was started under another one is replaced.
+    Open     start ranks. With `call` they perform this one call and end: the answer to it is the answer to `Open`.
+             Without, they stay, and the server answers when they have been started
+    Call     perform a call on the ranks that stay
+    Stop     stop the call of this number; the answer is that of the call
+    Close    end the ranks that stay; the answer comes when all have ended
 
-The caller and the server exchange short pickled messages. The caller sends one of the following, and the server answers
-each with an `Over`. Before the first one it sends text about what it compiles, and READY.
+The steps of a call:
 
-    Request      run a call on ranks of its own
-    OpenRanks    start ranks that stay (`supervise_ranks.py`); a server serves either these or requests
-    CallRanks    run a call on them
-    Stop         stop the call of this number, if it still runs
-    CloseRanks   end them
+    caller   writes the call into one file and makes another one for the answers. Sends both with the writing ends of
+             two pipes, for stdout and stderr, and with the memory of shared arrays (`shared_memory.py`). Then it waits
+             for the `Over`, and prints meanwhile what comes through the pipes
+    server   has the ranks inherit the descriptors when it starts them for one call. Passes the descriptors to each
+             rank that stays through the rank's own socket (`control`)
+    rank     calls the function, writes its answer into its part of the second file, and sends the server an `Answered`
+             through a socket that all ranks share. Then a rank of one call ends, and one that stays waits for the next
+    server   sends the `Over` when each rank has ended, or, if they stay, has answered or ended
 
-A call is sent with four descriptors and those of its shared arrays (`DESCRIPTORS`, `shared_memory.py`). A rank that has
-answered sends the server an `Answered`.
+Nobody waits forever:
+
+    caller   is told by the kernel when the server ends (`Lost`). It waits for the answer to Stop or Close for a limited
+             time, and then kills the server
+    server   polls the caller's socket and process, the process of each rank, and its time limits. It ends with the
+             caller. After the failure of a rank, a time limit or Stop it ends ranks by signals (`supervise.py`). A rank
+             that waits for one that has answered is found by `stuck_ranks.py`
+    rank     is killed by the kernel with the server. A rank that stays ends when the server closes `control`. It waits
+             for other ranks only in collectives and messages, which end by themselves when a rank has failed
+
+Both files are in memory and have no name. The first contains a `Setting`, then the function and its arguments, then the
+source lines of functions that are in no file; every rank reads it. The second is sparse: each rank has a part of it for
+itself. So large arrays are copied once on their way in and once on their way out, and no process has to wait for
+another one to read. A part has 2^40 bytes. If the size of files is limited (ulimit -f), which includes files in memory,
+the ranks share the limit. The limit is the caller's: a server that was started under another one is replaced.
 
 A program may write into descriptors that it has not opened. So the call is sealed before it is sent, an answer begins
 with ANSWER, and a message that is not of the expected kind is ignored (`parse`).
@@ -63,45 +79,43 @@ class Setting:
 
 
 @dataclass(frozen=True)
-class Request:
-    """Run the call on ranks of its own. stops: whether the failure of a rank stops the others."""
-
-    number: int
-    nprocs: int
-    timeout: float | None
-    fork: bool
-    stops: bool
-
-
-@dataclass(frozen=True)
-class OpenRanks:
-    """Start ranks that stay. It is sent with the descriptor of a file that begins with a `Setting`."""
-
-    number: int
-    nprocs: int
-    fork: bool
-
-
-@dataclass(frozen=True)
-class CallRanks:
-    """Run a call on the ranks that stay."""
+class Call:
+    """Perform a call. timeout: the limit in seconds, or None."""
 
     number: int
     timeout: float | None
 
 
 @dataclass(frozen=True)
-class CloseRanks:
+class Open:
+    """Start ranks. Its first descriptor is a file that begins with a `Setting`.
+
+    stops: whether the failure of a rank stops the others. call: their only call, whose descriptors come with this
+    message; None: they stay.
+    """
+
+    number: int
+    nprocs: int
+    fork: bool
+    stops: bool = True
+    call: Call | None = None
+
+
+@dataclass(frozen=True)
+class Stop:
+    """Stop call `number`, if it still runs."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Close:
     """Have the ranks that stay end."""
 
     number: int
 
 
-@dataclass(frozen=True)
-class Stop:
-    """Stop the ranks of request `number`, if it still runs."""
-
-    number: int
+Request = Open | Call | Stop | Close
 
 
 @dataclass(frozen=True)

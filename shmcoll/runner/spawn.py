@@ -1,83 +1,42 @@
-"""One process per rank: a fork of the server that performs the job, or executes an interpreter that does."""
+"""One process per rank: a fork of the server that serves calls, or executes an interpreter that does."""
 
 import os
 import socket
 import time
-from dataclasses import dataclass, field
-from typing import Generic, NoReturn, TypeVar
+from dataclasses import dataclass
+from typing import NoReturn
 
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.system import interpreter
 from shmcoll.engine.system.refusals import refused
 from shmcoll.engine.system.text import to_bytes
 from shmcoll.errors import ShmcollError
-from shmcoll.runner import run_call
+from shmcoll.runner import serve_calls
 from shmcoll.runner.caller_socket import CallerSocket
 from shmcoll.runner.protocol import Setting
-from shmcoll.runner.rank import Rank, RankThatStays
+from shmcoll.runner.rank import Rank
 from shmcoll.startup import rank_process
-
-AnyOfOurs = TypeVar("AnyOfOurs", Rank, RankThatStays)
 
 
 @dataclass(frozen=True)
-class Job(Generic[AnyOfOurs]):
-    """The state that all ranks of a call, or all ranks that stay, share. output: their stdout and stderr."""
+class Job:
+    """What all ranks share. events: the two ends of the socket for their answers, the server's first.
+
+    files: the descriptors of their only call; of ranks that stay, a file with a `Setting`. output: their stdout and
+    stderr; empty for ranks that stay, which get those of each call.
+    """
 
     caller: CallerSocket
     arena: Arena
     setting: Setting
     fork: bool
-    output: tuple[int, int]
-
-    def rank(self, number: int, pid: int, begin: int) -> AnyOfOurs:
-        """Return the server's object for a rank."""
-        raise NotImplementedError
-
-    def leave(self, number: int) -> None:
-        """Close, in the rank, what only the server uses."""
-        raise NotImplementedError
-
-    def perform(self, number: int) -> NoReturn:
-        """Do the work of a rank that is a fork of the server."""
-        raise NotImplementedError
-
-    def descriptors(self, number: int) -> list[int]:
-        """Return the descriptors that a rank with an interpreter of its own inherits."""
-        raise NotImplementedError
-
-    def command(self, number: int) -> list[str]:
-        """Return the command line of such a rank."""
-        raise NotImplementedError
+    stays: bool
+    events: tuple[socket.socket, socket.socket]
+    files: list[int]
+    output: list[int]
 
 
-@dataclass(frozen=True)
-class CallJob(Job[Rank]):
-    """One call. files: the call and the answers. events: the socket on which ranks report that they have answered, and
-    the server's end of it. shared: the memory of shared arrays."""
-
-    files: tuple[int, int]
-    events: socket.socket
-    server_only: socket.socket
-    shared: list[int] = field(default_factory=list)
-
-    def rank(self, number: int, pid: int, begin: int) -> Rank:
-        return Rank(number, pid, -1, begin)
-
-    def leave(self, number: int) -> None:
-        self.server_only.close()
-
-    def perform(self, number: int) -> NoReturn:
-        run_call.perform(*self.files, self.events, number, self.shared)
-
-    def descriptors(self, number: int) -> list[int]:
-        return [*self.files, self.events.fileno(), *self.shared]
-
-    def command(self, number: int) -> list[str]:
-        return run_call.command(*self.files, self.events.fileno(), number, self.shared)
-
-
-def start(job: Job[AnyOfOurs], started: list[AnyOfOurs]) -> None:
+def start(job: Job, started: list[Rank]) -> None:
     """Start the ranks, appending each to `started`.
 
     Raises `ShmcollError` if the system cannot start this number of processes. Those in `started` run then.
@@ -86,38 +45,45 @@ def start(job: Job[AnyOfOurs], started: list[AnyOfOurs]) -> None:
     for number in range(job.arena.ranks):
         begin = time.monotonic_ns()
         try:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET) if job.stays else (None, None)
             pid = os.fork()
             if pid == 0:
-                _become(job, number, server, started)
-            started.append(job.rank(number, pid, begin))
+                for one in started:
+                    one.close()
+                if ours:
+                    ours.close()
+                _become(job, number, server, theirs)
+            if theirs:
+                theirs.close()
+            started.append(Rank(number, pid, -1, begin, ours))
             started[-1].pidfd = os.pidfd_open(pid)
         except OSError as e:
             raise ShmcollError(rank_process.cannot_start(number, job.arena.ranks, e)) from e
 
 
-def _become(job: Job[AnyOfOurs], number: int, server: int, started: list[AnyOfOurs]) -> NoReturn:
+def _become(job: Job, number: int, server: int, control: socket.socket | None) -> NoReturn:
     """Turn into the rank, in the child."""
     try:
-        for standard, fd in enumerate((os.open(os.devnull, os.O_RDONLY), *job.output)):
+        output = job.output or [os.open(os.devnull, os.O_WRONLY) for _ in range(2)]
+        for standard, fd in enumerate((os.open(os.devnull, os.O_RDONLY), *output)):
             rank_process.replace(fd, standard)
         rank_process.begin(server, job.arena, number, "shmcoll.run")
         job.caller.close()
-        job.leave(number)
-        for rank in started:
-            os.close(rank.pidfd)
+        job.events[0].close()
         if not job.fork:
-            _execute(job, number)
+            _execute(job, number, control)
         rank_process.begin_in_fork(job.arena)
-        job.perform(number)
+        serve_calls.serve(number, job.events[1], control, job.files)
     except BaseException as e:
         os.write(2, to_bytes(f"rank {number} could not be set up: {refused(e) or f'{type(e).__name__}: {e}'}\n"))
     finally:
         os._exit(126)
 
 
-def _execute(job: Job[AnyOfOurs], number: int) -> None:
-    for fd in (job.arena.fd, *job.descriptors(number)):
+def _execute(job: Job, number: int, control: socket.socket | None) -> None:
+    sockets = [one.fileno() for one in (job.events[1], control) if one]
+    for fd in (job.arena.fd, *sockets, *job.files):
         os.set_inheritable(fd, True)
     rank_process.begin_to_execute()
-    line = job.command(number)
+    line = serve_calls.command(number, job.events[1], control, job.files)
     os.execve(line[0], line, interpreter.environment(os.environ, job.setting.path))

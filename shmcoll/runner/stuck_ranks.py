@@ -17,7 +17,7 @@ from shmcoll.engine import layout
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
-from shmcoll.runner.rank import RankThatStays
+from shmcoll.runner.rank import Rank
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds between checks; one takes a few ms per hundred ranks
 
@@ -25,7 +25,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds between checks; one takes a 
 class StuckRanks:
     """Finds ranks that are stuck. next_look: the time (`time.monotonic`) from which on `look` checks."""
 
-    def __init__(self, arena: Arena, ranks: list[RankThatStays]):
+    def __init__(self, arena: Arena, ranks: list[Rank]):
         self._arena = arena
         self._ranks = ranks
         self.begin()
@@ -51,7 +51,7 @@ class StuckRanks:
         self._pause = _FIRST_PAUSE if found else min(2 * self._pause, _LONGEST_PAUSE)
         self.next_look = time.monotonic() + self._pause
 
-    def _left_by(self, waiting: rank_status.RankStatus) -> list[RankThatStays]:
+    def _left_by(self, waiting: rank_status.RankStatus) -> list[Rank]:
         """Return the ranks that have answered and for which this one waits. For a message from any rank these are all
         others."""
         left = [self._ranks[one] for one in waiting.blames if self._ranks[one].answered]
@@ -67,12 +67,12 @@ class StuckRanks:
         record = record_of(operation)
         return record is None or record.name == "send"
 
-    def _report(self, rank: RankThatStays) -> None:
+    def _report(self, rank: Rank) -> None:
         if rank.is_recorded:
             return
         rank.is_recorded = True
         if rank.answered and rank.answered.raised:
-            rank.blamed = rank.answered.raised
+            rank.raised = rank.answered.raised
             rank.record_failure(self._arena)
         else:
             text = "has returned from its function, and takes part in no more of this call"

@@ -15,8 +15,9 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TypeVar
 
 from shmcoll.engine import layout
@@ -124,11 +125,17 @@ def in_order(failed: Sequence[AnyRank]) -> list[AnyRank]:
     return sorted(failed, key=order)
 
 
-def first_failure(arena: Arena, ranks: Sequence[AnyRank]) -> AnyRank | None:
-    """Return the rank that failed first; None if no rank has failed."""
-    failed = {rank.number: rank for rank in ranks if rank.failed}
+def first_failure(
+    arena: Arena, failed: Collection[int], unrecorded: Mapping[int, RaisedException] = MappingProxyType({})
+) -> int | None:
+    """Return the rank that failed first; None if no rank has failed.
+
+    failed: the ranks that have failed. unrecorded: exceptions that are in no record, by rank.
+    """
     record = records.first_failure(Group.world(arena), failed)
-    return failed[record.rank] if record else None
+    found = [(record.is_consequence, record.time, record.rank)] if record else []
+    found += [(raised.is_consequence, raised.time, rank) for rank, raised in unrecorded.items()]
+    return min(found)[2] if found else None
 
 
 def is_consequence(arena: Arena, rank: RankProcess) -> bool:

@@ -44,7 +44,7 @@ def test_exception_comes_back_and_the_others_are_kept_aside(method: str) -> None
     assert error.__notes__ == ["raised by rank 2 of shmcoll.run"]
     text = str(error.__cause__)
     assert 'raise KeyError("bad sample", 41)' in text
-    assert "runner/run_call.py" not in text
+    assert "runner/serve_calls.py" not in text
     assert sorted(error.others) == [0, 1, 3]
     for rank, other in error.others.items():
         assert type(other) is shmcoll.RankFailed

@@ -35,9 +35,10 @@ def speak(outcome: Outcome, remark: str) -> int:
     if outcome.interrupted and failed:
         others = [r for r in failed if not (_is_interrupt(r, outcome.interrupted) or is_consequence(outcome.arena, r))]
         return _say(outcome, others, f"interrupted by {signal_name(outcome.interrupted)}", 128 + outcome.interrupted)
-    first = first_failure(outcome.arena, outcome.ranks)
-    if first is None:
+    number = first_failure(outcome.arena, [rank.number for rank in failed])
+    if number is None:
         return int(outcome.has_lost_output)
+    first = outcome.ranks[number]
     if _is_broken_pipe(first) and _has_lost_reader():
         return 128 + signal.SIGPIPE
     return _say(outcome, [r for r in failed if r is not first], _cause(outcome, first, remark), _exit_code(first))

@@ -21,7 +21,6 @@ from shmcoll.errors import ShmcollError
 #: the modules that are started this way; each has a function `main`
 MODULES = {
     "shmcoll.runner": "shmcoll.runner.__main__",
-    "shmcoll.runner.run_call": "shmcoll.runner.run_call",
     "shmcoll.runner.serve_calls": "shmcoll.runner.serve_calls",
     "shmcoll.startup.warm": "shmcoll.startup.warm",
 }
