@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 
 from tests.support import leaks, prepare, tally
+from tests.support.busy import Allowed
 from tests.support.patience import PATIENCE
 from tests.support.ranks import Job, Outcome
 from tests.support.sharing import Sharing
@@ -129,6 +130,14 @@ class Ranks:
     def end(self) -> None:
         for job in self._jobs:
             job.kill()
+
+
+@pytest.fixture
+def allowed() -> Iterator[Allowed]:
+    """`allowed(seconds)`: a promised limit, and what this machine makes any process wait at the moment."""
+    allowed = Allowed()
+    yield allowed
+    allowed.end()
 
 
 @pytest.fixture

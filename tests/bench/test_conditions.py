@@ -25,6 +25,7 @@ from shmbench.timing.peers import PEERS
 from tests.bench.test_diff import document
 from tests.bench.test_measure import Alone
 from tests.support.patience import PATIENCE
+from tests.support.waiting import until
 
 WORDS = {
     Conditions(): "buffers: auto (up to 16 pairs of arrays in turn, within 256M of a rank)",
@@ -150,10 +151,7 @@ def has_ended(pid):
 
 
 def await_end(pid):
-    deadline = time.monotonic() + 30
-    while not has_ended(pid):
-        assert time.monotonic() < deadline, f"the neighbour {pid} is left behind"
-        time.sleep(0.01)
+    until(lambda: has_ended(pid), f"the neighbour {pid} is left behind")
 
 
 def test_a_neighbour_computes_for_its_share_and_sleeps():

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import shmcoll
-from tests.support.ranks import poll
+from tests.support.sleepers import signal_when_asleep
+from tests.support.waiting import until, until_asleep
 
 HEAP = {"SHMCOLL_HEAP": "4M"}  # much less than a message
 LENGTH = 3_000_001
@@ -195,9 +196,9 @@ def send_to_who_is_late(comm: Any, posted: bool) -> None:
             assert receive.wait(20)[0].item() == 7
     else:
         for step in range(4):
-            time.sleep(0.2)
+            until_asleep(comm, 0)
             assert (comm.recv()[0] == (2 if step == 2 else pattern(0, step))).all()
-        time.sleep(0.2)
+        until_asleep(comm, 0)
         array, text = comm.recv_object()[0]
         assert (array == pattern(0, 4)).all() and text == "and so on"
         comm.send(np.array([7]), 0, 9)
@@ -246,7 +247,7 @@ def test_a_send_without_any_memory(ranks, hasty_sends, posted):
 def send_to_who_dies(comm: Any) -> str:
     """The sender has no memory and waits for a receiver who does not come."""
     if comm.rank == 1:
-        time.sleep(0.3)
+        until_asleep(comm, 0)
         os.kill(os.getpid(), signal.SIGKILL)
     with pytest.raises(shmcoll.RankFailed) as error:
         comm.send(pattern(0, 0), 1)
@@ -326,7 +327,7 @@ def send_slowly(comm: Any, board: np.ndarray) -> None:
         board[1] = 1
         comm.send(np.ones(5 * 131072), 1, 2)
     else:
-        assert poll(lambda: board[1])
+        until(lambda: board[1])
         for _ in range(board[0]):
             comm.recv(tag=1)
             time.sleep(0.02)
@@ -391,7 +392,7 @@ def give_up(comm: Any) -> str:
     if comm.rank == 0:
         signal.signal(signal.SIGALRM, handler)
         comm.recv(source=1, tag=7, async_op=True)
-        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        signal_when_asleep(comm)
         with pytest.raises(Late):
             comm.recv(source=1, tag=5)
     with pytest.raises(shmcoll.RankFailed) as error:

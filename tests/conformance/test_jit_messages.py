@@ -4,7 +4,6 @@ import faulthandler
 import os
 import re
 import signal
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +16,7 @@ from shmcoll import jit
 from shmcoll.communicator import jit_handle
 from shmcoll.errors import ArenaError, CollectiveTimeout, RankFailed
 from tests.support.sleepers import signal_when_asleep
+from tests.support.waiting import until_asleep
 
 HANDLE = types.Array(types.int64, 1, "C", readonly=True)
 #: around the bytes beside a header, a part, a ring, and a ring that is followed by another
@@ -121,7 +121,7 @@ def behind_posted(comm) -> list[int]:
     """A receive of jitted code comes behind those that Python has posted, whatever comes first."""
     if comm.rank == 0:
         comm.barrier()
-        time.sleep(0.05)  # rank 1 waits for all of them
+        until_asleep(comm, 1)
         for i in range(6):
             comm.send(np.array([i]), 1, i % 2)
         comm.barrier()

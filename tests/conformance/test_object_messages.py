@@ -1,6 +1,5 @@
 """Objects sent from rank to rank: what arrives, in which order, beside arrays, and without copies."""
 
-import time
 import tracemalloc
 from typing import Any
 
@@ -12,6 +11,7 @@ from shmcoll.calls.pickling import LEAST_BUFFER
 from shmcoll.engine.messages.ring_buffers import PART_BYTES
 from shmcoll.errors import ArenaError
 from tests.support.drawn_objects import drawn, same
+from tests.support.waiting import until_asleep
 
 ANY = shmcoll.ANY
 
@@ -118,7 +118,7 @@ def test_posted_receives_of_both_kinds(ranks):
 def behind_posted(comm) -> list[int]:
     if comm.rank == 0:
         comm.barrier()
-        time.sleep(0.05)  # rank 1 waits for all of them
+        until_asleep(comm, 1)
         for i in range(4):
             comm.send_object(i, 1)
         return []

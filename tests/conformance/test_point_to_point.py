@@ -11,7 +11,7 @@ from shmcoll.engine import layout
 from shmcoll.engine.kernels.dtypes import DTYPES, PAIRS
 from shmcoll.errors import ArenaError
 from tests.support import layouts
-from tests.support.ranks import poll
+from tests.support.waiting import until
 
 ANY = shmcoll.ANY
 #: around the bytes beside a header, a part, a ring, and a ring that is followed by another
@@ -400,7 +400,7 @@ def woken(comm) -> None:
         if comm.rank == 0:
             assert comm.recv()[1] == sender
         elif comm.rank == sender:
-            assert poll(lambda: comm._local_rank.arena.load(comm._dispatcher.group.mailbox(0) + layout.PARKED))
+            until(lambda: comm._local_rank.arena.load(comm._dispatcher.group.mailbox(0) + layout.PARKED))
             comm.send(np.ones(1), 0)
         comm.barrier()
 

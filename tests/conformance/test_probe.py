@@ -7,7 +7,7 @@ import pytest
 
 import shmcoll
 from shmcoll.errors import CollectiveTimeout, RankFailed
-from tests.support.ranks import poll
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.parametrize("fast", [True, False], ids=["fast", "plain"])
 
@@ -126,7 +126,7 @@ def test_threads_share_the_messages(ranks):
 def test_nothing_comes(ranks, board, name, posted):
     def wait(comm) -> str:
         if comm.rank:
-            assert poll(lambda: board[0])
+            until(lambda: board[0])
             return ""
         if posted:
             comm.recv(source=1, tag=8, async_op=True)
@@ -148,7 +148,7 @@ def test_nothing_comes(ranks, board, name, posted):
 def test_the_peer_dies(ranks, board, posted):
     def wait(comm) -> str:
         if comm.rank == 1:
-            assert poll(lambda: board[0])
+            until(lambda: board[0])
             raise SystemExit(3)
         if posted:
             comm.recv(source=1, tag=8, async_op=True)

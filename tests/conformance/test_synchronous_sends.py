@@ -13,7 +13,7 @@ import pytest
 import shmcoll
 from shmcoll.errors import CollectiveTimeout, RankFailed
 from tests.support.patience import PATIENCE
-from tests.support.ranks import poll
+from tests.support.waiting import until
 
 LONG = 1 << 20  # elements: more than the rings hold
 
@@ -29,7 +29,7 @@ def receive_some_way(comm, way: str, tag: int):
     if way == "mprobe":
         return comm.mprobe(0, tag).recv()[0]
     if way == "improbe":
-        assert poll(lambda: comm.iprobe(0, tag) is not None)
+        until(lambda: comm.iprobe(0, tag) is not None)
         return comm.improbe(0, tag).recv()[0]
     if way == "batch":
         return comm.batch([shmcoll.Recv(source=0, tag=tag)])[0].wait()[0][0]
@@ -197,7 +197,7 @@ def test_another_thread_of_the_sender_receives_meanwhile(ranks):
 def test_the_limit_passes(ranks, board, way):
     def work(comm) -> str:
         if comm.rank == 1:
-            assert poll(lambda: board[0])
+            until(lambda: board[0])
             return ""
         comm.timeout = 0.2
         send = comm.send_object if way == "async object" else comm.send
@@ -228,7 +228,7 @@ def test_the_receiver_leaves(ranks, board, later):
             comm.barrier()
             return ""
         received = group.send(np.zeros(1), 1, 1, synchronous=True, async_op=True)
-        assert poll(lambda: board[0])
+        until(lambda: board[0])
         received.wait(10)
         with pytest.raises(RankFailed, match="rank 1 has closed the group") as told:
             work = group.send(np.zeros(1), 1, 2, synchronous=True, async_op=later)
@@ -266,7 +266,7 @@ def test_the_receiver_is_killed(ranks, board, later, launched):
             comm.barrier()
         if comm.rank == 1:
             comm.recv(source=0, tag=1)
-            assert poll(lambda: board[0])
+            until(lambda: board[0])
             time.sleep(0.05)
             os.kill(os.getpid(), signal.SIGKILL)
         comm.send(np.zeros(1), 1, 1, synchronous=True)

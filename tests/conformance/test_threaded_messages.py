@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from shmcoll.engine import layout
-from tests.support.ranks import poll
 from tests.support.threaded import CALLS, WAITS, X, in_thread, take_all
+from tests.support.waiting import comes_true, until
 
 
 def raised(call: Callable[[], Any]) -> Exception | None:
@@ -24,7 +24,7 @@ def raised(call: Callable[[], Any]) -> Exception | None:
 
 def until_asleep(comm: Any) -> None:
     group = comm._dispatcher.group
-    assert poll(lambda: group.arena.load(group.mailbox(comm.rank) + layout.PARKED))
+    until(lambda: group.arena.load(group.mailbox(comm.rank) + layout.PARKED))
 
 
 def test_every_wait_beside_every_call(ranks):
@@ -122,14 +122,14 @@ def test_a_receive_that_has_begun_comes_before_those_that_are_posted_later(ranks
 
     def run(comm: Any) -> list[int]:
         if comm.rank == 1:
-            assert poll(lambda: board[0])
+            until(lambda: board[0])
             for i in range(2):
                 comm.send(np.array([i]), 0)
             return []
         found = in_thread(lambda: int(comm.recv(source=1)[0][0]))
         until_asleep(comm)
         posted = comm.recv(source=1, async_op=True)
-        assert poll(lambda: len(comm._dispatcher.posted._posted) == 2)
+        until(lambda: len(comm._dispatcher.posted._posted) == 2)
         board[0] = 1
         return [found(), int(posted.wait()[0][0])]
 
@@ -141,15 +141,15 @@ def test_close_waits_for_a_receive_that_has_given_way(ranks, board):
         group = comm.dup()
         if comm.rank == 1:
             group.recv(source=0)
-            assert poll(lambda: board[0])
+            until(lambda: board[0])
             group.send(X, 0)
             return []
         found = in_thread(lambda: group.recv(source=1)[0].tolist())
         until_asleep(group)
         group.send(X, 1)
-        assert poll(lambda: not group._dispatcher.posted.is_empty())
+        until(lambda: not group._dispatcher.posted.is_empty())
         worker = group._dispatcher.worker
-        ended = in_thread(lambda: (poll(lambda: worker._is_over), board.__setitem__(0, 1)))
+        ended = in_thread(lambda: (comes_true(lambda: worker._is_over), board.__setitem__(0, 1)))
         group.close()
         ended()
         return found()
@@ -161,7 +161,7 @@ def test_a_limit_that_passes_after_a_receive_has_given_way(ranks, board):
     def run(comm: Any) -> str:
         if comm.rank == 1:
             comm.recv(source=0)
-            assert poll(lambda: board[0])
+            until(lambda: board[0])
             return ""
         comm.timeout = 0.3
         told = in_thread(lambda: raised(lambda: comm.recv(source=1, tag=3)))

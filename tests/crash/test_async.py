@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from shmcoll.errors import CallNotAllowed, Cancelled, CollectiveTimeout, RankFailed
-from tests.support.ranks import poll
+from tests.support.waiting import comes_true, until, until_asleep
 
 DEADLINE = 20.0
 
@@ -122,7 +122,7 @@ def test_a_cancelled_await_ends_the_await_alone(ranks, board, how):
             board[0] = 1
             work.wait()
         else:
-            assert poll(lambda: board[0], DEADLINE)
+            until(lambda: board[0], seconds=DEADLINE)
             comm.send(np.ones(1), 0, 1) if how == "posted" else comm.barrier()
         comm.barrier(async_op=True).wait()
         return comm.all_reduce([1]).tolist()
@@ -171,7 +171,7 @@ def test_an_interrupted_call_that_has_queued_is_over_when_the_exception_comes(ra
         if call in ("array", "lists", "counts"):  # so that what it needs is loaded when the signal comes
             INTERRUPTED[call](comm, np.zeros(50_000))
         if comm.rank == 1:
-            assert poll(lambda: board[0], DEADLINE)
+            until(lambda: board[0], seconds=DEADLINE)
             with contextlib.suppress(RankFailed):
                 comm.barrier()
                 INTERRUPTED[call](comm, np.zeros(50_000))
@@ -204,7 +204,7 @@ def test_an_interrupted_call_that_has_queued_is_over_when_the_exception_comes(ra
 def test_a_wait_that_is_interrupted_can_be_repeated(ranks, board):
     def waits(comm) -> list:
         if comm.rank == 1:
-            assert poll(lambda: board[0], DEADLINE)
+            until(lambda: board[0], seconds=DEADLINE)
             comm.barrier()
             comm.send(np.arange(100_000), 0, 1)
             return []
@@ -252,7 +252,7 @@ def test_a_timer_that_calls_asynchronously_disturbs_nothing(ranks):
             go_round(comm, works, peer)
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
-        return comm._dispatcher.posted.is_empty() or poll(comm._dispatcher.posted.is_empty, 5)
+        return comm._dispatcher.posted.is_empty() or comes_true(comm._dispatcher.posted.is_empty, 5)
 
     def go_round(comm, works: list, peer: int) -> None:
         for k in range(150):
@@ -272,7 +272,7 @@ def test_a_limit_passes_while_another_thread_holds_the_gil(ranks, board):
 
     def late(comm) -> bool:
         if comm.rank == 1:
-            return poll(lambda: board[0], 50)
+            return comes_true(lambda: board[0], 50)
         comm.timeout = 1.0
         sys.setswitchinterval(0.4)
         is_over = threading.Event()
@@ -299,12 +299,12 @@ def test_a_stopped_process_has_not_waited(ranks, board):
         comm.timeout = 1.0
         if comm.rank == 1:
             board[0] = 1
-            assert poll(lambda: board[1], DEADLINE)
+            until(lambda: board[1], seconds=DEADLINE)
             comm.send(np.ones(1), 0)
             return ""
         work = comm.recv(None, 1, async_op=True)
-        assert poll(lambda: board[0], DEADLINE)
-        time.sleep(0.2)
+        until(lambda: board[0], seconds=DEADLINE)
+        until_asleep(comm)
         board[2] = 1
         return str(work.wait()[0].tolist())
 
@@ -324,8 +324,8 @@ def test_time_in_which_nobody_could_look_has_not_been_waited(ranks, board, metho
     def waits(comm) -> str:
         comm.timeout = 2.0
         if comm.rank == 1:
-            assert poll(lambda: board[0], DEADLINE)
-            time.sleep(3.0)
+            until(lambda: board[0], seconds=DEADLINE)
+            until_asleep(comm, 0)
             comm.send(np.ones(1), 0)
             return ""
         posted = comm._dispatcher.posted
@@ -333,9 +333,9 @@ def test_time_in_which_nobody_could_look_has_not_been_waited(ranks, board, metho
 
         def stopped(*args, **options):
             status = right(*args, **options) if method == "_attend" else None
-            if not board[0]:
-                board[0] = 1
+            if not board[0]:  # longer than the limit
                 time.sleep(2.5)
+                board[0] = 1
             return right(*args, **options) if method == "_serve" else status
 
         setattr(posted, method, stopped)
@@ -351,7 +351,7 @@ def test_a_handler_during_close_does_not_hang(ranks, board, what):
     def closes(comm) -> str:
         group = comm.split(0)
         if comm.rank == 1:
-            assert poll(lambda: board[0], DEADLINE)
+            until(lambda: board[0], seconds=DEADLINE)
             group.barrier()
             group.close()
             return ""
@@ -414,7 +414,7 @@ def test_a_fork_of_a_rank_with_pending_work_drops_it_in_silence(ranks, capfd):
     def forks(comm) -> int:
         work = comm.recv(None, comm.rank, async_op=True)
         failed = comm.all_reduce([1], "median", async_op=True)
-        assert poll(failed.done, DEADLINE)
+        until(failed.done, seconds=DEADLINE)
         pid = os.fork()
         if pid == 0:
             del work, failed

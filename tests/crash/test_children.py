@@ -19,7 +19,7 @@ import pytest
 
 import shmcoll
 from shmcoll.engine.memory.heap import held_by_all
-from tests.support.ranks import poll
+from tests.support.waiting import comes_true
 
 pytestmark = pytest.mark.slow
 
@@ -211,7 +211,7 @@ def test_a_child_that_outlives_its_rank_hides_nothing(ranks: Any, board: np.ndar
     def leave(comm: Any) -> str:
         if comm.rank == 1:
             if os.fork() == 0:
-                poll(lambda: board[0], 2 * PATIENCE)
+                comes_true(lambda: board[0], 2 * PATIENCE)
             os._exit(5)
         with pytest.raises(shmcoll.RankFailed) as told:
             comm.barrier()

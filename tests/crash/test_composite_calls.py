@@ -19,7 +19,7 @@ from shmcoll.diagnostics.call_site import short_path
 from shmcoll.diagnostics.flight_log import flights
 from shmcoll.diagnostics.rank_status import standings
 from shmcoll.errors import CollectiveMismatch, CollectiveTimeout, RankFailed
-from tests.support.ranks import poll
+from tests.support.waiting import until
 
 Call = tuple[str, Callable[[Any], Any]]  # as the message shows it, and the call
 
@@ -330,7 +330,7 @@ def test_the_flight_recorder_and_a_limit_that_passes_name_the_composite_call(ran
     def late(comm) -> Any:
         if comm.rank:
             comm.all_gather_object("x")
-            assert poll(lambda: board[0])
+            until(lambda: board[0])
             return [flight.words() for flight in flights(comm._dispatcher.group, 1)]
         comm.all_gather_object("x")
         comm.timeout = 0.3

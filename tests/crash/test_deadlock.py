@@ -20,7 +20,8 @@ from shmcoll.engine import layout
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.protocol.wait import DEADLOCK_SLICES
 from shmcoll.errors import CollectiveTimeout, Deadlock, RankFailed
-from tests.support.ranks import mailbox, poll
+from tests.support.ranks import mailbox
+from tests.support.waiting import until
 
 SLICE = 2_000_000  # ns
 LOOKS = DEADLOCK_SLICES * SLICE / 1e9  # seconds after which a wait looks
@@ -144,7 +145,7 @@ def test_another_thread_is_no_proof(ranks):
         found = comm.recv(source=1 - comm.rank)[0].tolist()
         late.join()
         comm.all_reduce(X, async_op=True).wait()
-        assert poll(lambda: threading.active_count() == 2)  # the worker
+        until(lambda: threading.active_count() == 2)  # the worker
         return found, caught(lambda: comm.recv(source=1 - comm.rank))[0]
 
     assert ranks(2, run) == [(X.tolist(), "Deadlock")] * 2
@@ -190,7 +191,7 @@ def test_a_stopped_rank_may_have_its_message(ranks, board):
     def run(comm) -> int:
         quick(comm)
         if comm.rank == 0:
-            assert poll(lambda: board[0])
+            until(lambda: board[0])
             comm.send(X, 1)
             board[1] = 1
             return comm.recv(source=1)[1]
@@ -223,7 +224,7 @@ def test_a_circle_with_a_stopped_rank_is_found(ranks, board):
     def run(comm) -> str:
         quick(comm)
         if comm.rank == 0:
-            assert poll(lambda: board[0])
+            until(lambda: board[0])
         return caught(lambda: comm.recv(source=1 - comm.rank, tag=3))[1]
 
     job = ranks.start(2, run)

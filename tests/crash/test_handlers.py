@@ -13,7 +13,8 @@ from shmcoll.engine import context as c
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.native import entry
 from shmcoll.errors import CallNotAllowed, CollectiveTimeout, RankFailed
-from tests.support.ranks import poll
+from tests.support.sleepers import signal_when_asleep
+from tests.support.waiting import comes_true, until, until_asleep
 
 pytestmark = pytest.mark.slow
 
@@ -425,12 +426,13 @@ def refused_in_a_queued_call(comm) -> str:
     """The exception that a handler lets out of a nested call ends the group, also of a call that goes the long way."""
     if comm.rank == 0:
         comm.recv(source=1, tag=3)
+        until(comm._dispatcher.group.has_ended)
         with pytest.raises(RankFailed) as told:
             comm.barrier()
         return str(told.value)
     signal.signal(signal.SIGALRM, lambda *_: comm.barrier())
     comm.send(np.ones(1), 0, tag=3)
-    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    signal_when_asleep(comm)
     with pytest.raises(CallNotAllowed, match=r"barrier on rank 1.* in the midst of all_reduce"):
         comm.all_reduce(np.ones(9)[::3])
     with pytest.raises(RankFailed) as told:
@@ -439,12 +441,7 @@ def refused_in_a_queued_call(comm) -> str:
 
 
 def test_a_refusal_that_a_handler_lets_out_ends_the_group(ranks):
-    def slow_to_come(comm) -> str:
-        if comm.rank == 0:
-            time.sleep(0.5)
-        return refused_in_a_queued_call(comm)
-
-    assert all("rank 1 was interrupted" in text for text in ranks(2, slow_to_come, timeout=10.0))
+    assert all("rank 1 was interrupted" in text for text in ranks(2, refused_in_a_queued_call, timeout=10.0))
 
 
 def interrupted_twice(comm) -> str:
@@ -461,7 +458,7 @@ def interrupted_twice(comm) -> str:
 
         comm._dispatcher.failures.interrupted = again
         signal.signal(signal.SIGALRM, signal.default_int_handler)
-        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        signal_when_asleep(comm)
         with pytest.raises(KeyboardInterrupt):
             comm.recv(source=0)
     begin = time.monotonic()
@@ -484,7 +481,7 @@ def beside_a_busy_thread(comm) -> float:
     import ctypes
 
     if comm.rank == 0:
-        poll(lambda: comm._local_rank.arena.load(comm._local_rank.arena.world), 30)  # until the group ends
+        comes_true(lambda: comm._local_rank.arena.load(comm._local_rank.arena.world), 30)  # until the group ends
         return 0.0
     usleep, over = ctypes.PyDLL(None).usleep, threading.Event()
 
@@ -511,23 +508,29 @@ def test_a_limit_passes_while_another_thread_keeps_the_gil(ranks):
     assert 1.0 <= spent < 30.0
 
 
-def awaited_beside_a_busy_thread(comm) -> bool:
+def awaited_beside_a_busy_thread(comm, board) -> bool:
     """What has come while the GIL was away counts, though the limit has passed then."""
     import ctypes
 
     comm.barrier()
     if comm.rank == 0:
-        time.sleep(0.5)
+        until(lambda: board[0])
         comm.barrier()
         return True
     usleep = ctypes.PyDLL(None).usleep
     comm.timeout = 1.0
-    thread = threading.Thread(target=lambda: (time.sleep(0.1), usleep(2_000_000)))
+
+    def keep() -> None:
+        until_asleep(comm)
+        board[0] = 1
+        usleep(2_000_000)
+
+    thread = threading.Thread(target=keep)
     thread.start()
     comm.barrier()
     thread.join()
     return True
 
 
-def test_a_peer_that_came_while_the_gil_was_away_is_in_time(ranks):
-    assert ranks(2, awaited_beside_a_busy_thread) == [True, True]
+def test_a_peer_that_came_while_the_gil_was_away_is_in_time(ranks, board):
+    assert ranks(2, awaited_beside_a_busy_thread, board) == [True, True]

@@ -9,12 +9,12 @@ import pytest
 
 from shmcoll.errors import RankFailed
 from tests.support.calls import SHORT, all_reduce
-from tests.support.ranks import poll
+from tests.support.waiting import until
 
 
 def interrupted(comm, board, operation: str) -> tuple[str, str]:
     if comm.rank == 0:
-        assert poll(lambda: board[0])
+        until(lambda: board[0])
     with pytest.raises((KeyboardInterrupt, RankFailed)) as told:
         while True:
             SHORT[operation](comm)
@@ -46,7 +46,7 @@ def test_a_handler_that_returns_lets_the_wait_go_on(ranks, board):
         signal.signal(signal.SIGUSR2, count)
         board[2 + comm.rank] = 1
         if comm.rank == 0:
-            assert poll(lambda: board[0])
+            until(lambda: board[0])
         return [call(comm) for call in SHORT.values()]
 
     job = ranks.start(3, handled)
@@ -63,7 +63,7 @@ def test_a_handler_cannot_call_a_collective_meanwhile(ranks, board):
         signal.signal(signal.SIGUSR2, lambda *_: comm.barrier())
         board[2 + comm.rank] = 1
         if comm.rank == 0:
-            assert poll(lambda: board[0])
+            until(lambda: board[0])
         try:
             while True:
                 comm.barrier()

@@ -12,7 +12,7 @@ import pytest
 import shmcoll
 from shmcoll.engine import layout
 from shmcoll.errors import CollectiveTimeout, RankFailed
-from tests.support.ranks import poll
+from tests.support.waiting import comes_true, until
 
 X = np.ones(3)
 
@@ -140,14 +140,14 @@ WAITS: dict[str, Callable[[Any], Any]] = {
 def survive(comm, board, wait: str, end: str) -> list[str]:
     if comm.rank == 1:
         comm.send(np.array([5]), 0)
-        assert poll(lambda: board[0])
+        until(lambda: board[0])
         if end == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         return []
     if comm.rank == 2:
         if end == "return" and wait.endswith("anybody"):
             return []
-        assert poll(lambda: board[1])
+        until(lambda: board[1])
         return []
     assert comm.recv(source=1)[0].item() == 5
     board[0] = 1
@@ -213,7 +213,7 @@ def nobody_sends(comm, wait: str) -> tuple[float, str, str]:
             comm.recv()
         again = str(error.value)
     else:
-        poll(comm._dispatcher.group.has_ended)
+        comes_true(comm._dispatcher.group.has_ended)
     return time.monotonic() - begin, told, again
 
 

@@ -12,7 +12,7 @@ from shmcoll.diagnostics.call_site import short_path
 from shmcoll.errors import CollectiveMismatch, CollectiveTimeout
 from tests.support.calls import SHORT, barrier
 from tests.support.operators import compiled_for
-from tests.support.ranks import poll
+from tests.support.waiting import until
 
 FLOAT_PAIRS = np.zeros(6, shmcoll.pair_dtype(np.float32))
 
@@ -390,7 +390,7 @@ def test_asynchronous_work_was_called_where_it_was_submitted(ranks):
 def test_a_call_behind_asynchronous_work_was_made_where_it_waits(ranks, board):
     def behind(comm) -> str:
         if comm.rank:
-            assert poll(lambda: board[0])
+            until(lambda: board[0])
         work = comm.barrier(async_op=True)
         board[0] = 1
         with pytest.raises(CollectiveMismatch) as told:
@@ -448,7 +448,7 @@ def test_a_refused_call_is_named_when_nothing_follows_it(ranks, board):
         if comm.rank == 1:
             with pytest.raises(ValueError, match="median"):
                 comm.all_reduce(FLOATS, "median")
-            assert poll(lambda: board[0])
+            until(lambda: board[0])
             return ""
         with pytest.raises(CollectiveTimeout) as told:
             comm.all_reduce(FLOATS)
@@ -472,7 +472,7 @@ def test_a_refused_call_after_the_end_does_not_hide_the_cause(ranks, board):
             with pytest.raises(ValueError, match="median"):
                 comm.all_reduce(FLOATS, "median")
             board[0] = 1
-        assert poll(lambda: board[0])
+        until(lambda: board[0])
         with pytest.raises(CollectiveTimeout) as told:
             while True:
                 comm.barrier()
@@ -488,7 +488,7 @@ def test_the_cause_outlives_the_rank_that_found_it(ranks, board):
         if comm.rank == 0:
             comm.timeout = 0.2
             comm.barrier()
-        assert poll(lambda: board[0])
+        until(lambda: board[0])
         with pytest.raises(CollectiveTimeout) as told:
             while True:
                 comm.barrier()

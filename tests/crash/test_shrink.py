@@ -11,6 +11,7 @@ import pytest
 
 from shmcoll.engine import layout
 from shmcoll.errors import CollectiveTimeout, RankFailed
+from tests.support.waiting import until
 
 
 def go_on(comm, wanted: int) -> list:
@@ -91,21 +92,23 @@ def test_a_group_that_works_is_not_shrunk(ranks):
     )
 
 
-def one_is_absent(comm) -> list[str]:
+def one_is_absent(comm, board) -> list[str]:
     comm.timeout = 0.5
     if comm.rank == 0:
         comm.abort("enough")
-        time.sleep(2)
+        while not board[0]:
+            time.sleep(0.001)
         return []
     with pytest.raises(RankFailed):
         comm.barrier()
     with pytest.raises(CollectiveTimeout) as caught:
         comm.shrink()
+    board[0] = 1
     return [str(caught.value), *caught.value.__notes__]
 
 
-def test_who_does_not_call_it_is_named(ranks):
-    told, where = ranks(2, one_is_absent)[1]
+def test_who_does_not_call_it_is_named(ranks, board):
+    told, where = ranks(2, one_is_absent, board)[1]
     assert told == "shrink on rank 1: rank 0 lives and did not call shrink in time; all survivors must"
     assert re.search(r"^ +0 +\d+ .*\n.* in one_is_absent$", where, re.MULTILINE)
 
@@ -120,12 +123,10 @@ def one_has_closed_it(comm, closer: int, board) -> list:
         group.barrier()
     if comm.rank == closer:
         group.close()
-        while board[:3].sum() < 2:  # it lives on
-            time.sleep(0.001)
+        until(lambda: board[:3].sum() == 2)  # it lives on
         return []
     mailbox = group._dispatcher.group.mailbox(closer)
-    while not comm._local_rank.arena.load(mailbox + layout.CLOSED):
-        time.sleep(0.001)
+    until(lambda: comm._local_rank.arena.load(mailbox + layout.CLOSED))
     try:
         left = group.shrink()
         return [left.ranks, int(left.all_reduce(np.array([comm.rank]))[0])]
@@ -156,8 +157,7 @@ def late(comm, board) -> list:
                 comm.shrink()
         comm.timeout = 10
         board[0] = 1
-    while not board[0]:
-        time.sleep(0.001)
+    until(lambda: board[0])
     told = []
     for _ in range(2):  # the next one is another group, for all of them
         group = comm.shrink()

@@ -9,7 +9,7 @@ from shmcoll.diagnostics.flight_log import flights, last_call
 from shmcoll.engine import layout
 from shmcoll.engine.memory.group import Group
 from shmcoll.errors import CollectiveTimeout
-from tests.support.ranks import poll
+from tests.support.waiting import until
 
 
 def told(group: Group, rank: int) -> list[tuple[int, str, str]]:
@@ -58,7 +58,7 @@ def test_each_group_has_its_own(ranks):
 def test_a_rank_that_waits_is_in_it(ranks, board):
     def wait(comm) -> None:
         if comm.rank:
-            assert poll(lambda: board[0])
+            until(lambda: board[0])
         comm.all_reduce(np.ones((2, 3)))
 
     before = time.monotonic()
@@ -84,7 +84,7 @@ def test_a_call_that_failed_says_so(ranks, board):
             with pytest.raises(CollectiveTimeout):
                 comm.barrier()
             board[0] = 1
-        assert poll(lambda: board[0])
+        until(lambda: board[0])
         return told(comm._dispatcher.group, 0)
 
     assert ranks(2, fail) == [[(1, "barrier()", "timed out")]] * 2

@@ -10,7 +10,7 @@ import pytest
 from shmcoll.diagnostics.hang_report import inquest
 from shmcoll.diagnostics.rank_status import standings
 from shmcoll.errors import CollectiveTimeout
-from tests.support.ranks import poll
+from tests.support.waiting import comes_true, until
 
 
 def sentence(job) -> str:
@@ -23,7 +23,7 @@ def release(job, board) -> None:
 
 
 def test_nobody_waits(ranks, board):
-    job = ranks.start(2, lambda comm: poll(lambda: board[0], 20))
+    job = ranks.start(2, lambda comm: comes_true(lambda: board[0], 20))
     assert sentence(job) == "No rank has waited for another for more than 0 s."
     release(job, board)
 
@@ -34,7 +34,7 @@ def test_a_chain_across_groups(ranks, board):
     def chain(comm) -> None:
         pair = comm.subgroup([1, 2]) if comm.rank else None
         if comm.rank == 2:
-            assert poll(lambda: board[0])
+            until(lambda: board[0])
         if pair:
             pair.barrier()
         comm.barrier()
@@ -76,12 +76,12 @@ def test_a_receive_names_who_has_sent_nothing(ranks, board):
     def receive(comm) -> None:
         if comm.rank == 1:
             for step in (1, 2):
-                assert poll(lambda step=step: board[0] >= step)
+                until(lambda step=step: board[0] >= step)
                 comm.send(np.ones(1), 0, 3 + 2 * (step == 2))
         elif comm.rank == 0:
             assert comm.recv(source=1, tag=5)[1:] == (1, 5)
             board[1] = 1
-            assert poll(lambda: board[0] == 3)
+            until(lambda: board[0] == 3)
 
     job = ranks.start(3, receive)
     job.until(lambda: [s.state for s in standings(job.arena)][:2] == ["waits", "outside"], "rank 0 waits")
@@ -91,9 +91,9 @@ def test_a_receive_names_who_has_sent_nothing(ranks, board):
     assert text.startswith("Rank 1 keeps rank 0 waiting, for ")
     assert " s: it has sent nothing for recv(source=1, tag=5) of rank 0; it has called nothing yet, and is " in text
     board[0] = 1
-    assert not poll(lambda: standings(job.arena)[0].message != before.message, 0.05)
+    assert not comes_true(lambda: standings(job.arena)[0].message != before.message, 0.05)
     board[0] = 2
-    assert poll(lambda: board[1])
+    until(lambda: board[1])
     assert standings(job.arena)[0].state == "outside"
     board[0] = 3
     assert [outcome.error for outcome in job.finish()] == [None] * 3
@@ -122,7 +122,7 @@ def test_a_posted_receive_keeps_no_rank(ranks, board):
     def post(comm) -> None:
         work = comm.recv(async_op=True)
         board[1 + comm.rank] = 1
-        assert poll(lambda: board[0])
+        until(lambda: board[0])
         comm.send(np.ones(1), 1 - comm.rank)
         work.wait(20)
 
@@ -135,7 +135,7 @@ def test_a_posted_receive_keeps_no_rank(ranks, board):
 def wait_in_vain(comm) -> str:
     comm.timeout = 0.3
     if comm.rank:
-        poll(comm._dispatcher.group.has_ended)
+        comes_true(comm._dispatcher.group.has_ended)
         return ""
     with pytest.raises(CollectiveTimeout) as error:
         comm.recv(source=1, tag=5)
@@ -150,7 +150,7 @@ def test_the_note_of_a_timeout_shows_the_receive(ranks):
 
 
 def test_a_rank_that_was_killed_and_one_that_has_not_joined(ranks, board):
-    job = ranks.start(3, lambda comm: comm.rank or poll(lambda: board[0], 20))
+    job = ranks.start(3, lambda comm: comm.rank or comes_true(lambda: board[0], 20))
     job.until(lambda: job.ended(1) and job.ended(2), "two have left")
     os.kill(job.pids[0], signal.SIGKILL)
     job.until(lambda: job.ended(0), "it is dead")

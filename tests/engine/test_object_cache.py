@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from shmcoll.engine.compiler import object_cache
 from shmcoll.engine.native import entry, entry_counts
 from shmcoll.engine.system import cache_dir
 from shmcoll.engine.system.text import to_bytes
-from tests.support.patience import PATIENCE
+from tests.support.waiting import until
 
 #: a process that needs one kernel, and says what it compiled and what the kernel made of 2 + 3
 NEEDS_ONE = """
@@ -179,10 +178,7 @@ def test_the_time_that_the_holder_of_a_lock_uses(tmp_path):
     os.read(ready_read, 1)
     with open(tmp_path / "lock") as lock:
         begin = object_cache._time_used(lock.fileno())
-        end = time.monotonic() + PATIENCE
-        while object_cache._time_used(lock.fileno()) == begin:
-            assert time.monotonic() < end
-            time.sleep(1e-3)
+        until(lambda: object_cache._time_used(lock.fileno()) != begin)
         os.kill(holder, signal.SIGSTOP)
         os.waitpid(holder, os.WUNTRACED)
         assert object_cache._time_used(lock.fileno()) == object_cache._time_used(lock.fileno()) is not None

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from shmcoll.engine.system.processes import has_ended, process_start
-from tests.support.ranks import poll
+from tests.support.waiting import until
 
 
 def test_a_living_process_keeps_its_start_time():
@@ -17,7 +17,7 @@ def test_a_process_has_no_start_time_once_it_has_ended_waited_for_or_not():
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         assert process_start(child.pid) >= process_start(os.getpid())
         child.kill()
-        assert poll(lambda: process_start(child.pid) == 0, 5)  # a zombie
+        until(lambda: process_start(child.pid) == 0, seconds=5)  # a zombie
         child.wait()
         assert process_start(child.pid) == 0
 
@@ -35,7 +35,7 @@ def test_a_process_has_ended_when_its_pid_is_gone_or_another_process():
         assert not has_ended(child.pid, 0)
         assert has_ended(child.pid, start + 1)
         child.kill()
-        assert poll(lambda: has_ended(child.pid, start), 5)  # a zombie
+        until(lambda: has_ended(child.pid, start), seconds=5)  # a zombie
         child.wait()
         assert has_ended(child.pid, start)
 

@@ -19,6 +19,7 @@ from shmcoll.engine.system import connections
 from shmcoll.mindspore.mint.distributed import TCPStore, tcp_store, tcp_store_master
 from tests.support import sparks
 from tests.support.patience import PATIENCE
+from tests.support.waiting import until
 
 SHORT = timedelta(seconds=0.2)
 
@@ -27,10 +28,7 @@ SHORT = timedelta(seconds=0.2)
 def no_threads_left():
     yield
     gc.collect()
-    deadline = time.monotonic() + 10
-    while any(thread.name == "shmcoll-tcp-store" for thread in threading.enumerate()):
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+    until(lambda: all(thread.name != "shmcoll-tcp-store" for thread in threading.enumerate()))
 
 
 def test_values_and_counters(told):

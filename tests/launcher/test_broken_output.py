@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tests.support.waiting import until
+
 COMMANDS = {
     "help": ("shmrun", "--help"),
     "version": ("shmrun", "--version"),
@@ -43,7 +45,7 @@ def test_a_full_disk(name):
 
 
 @pytest.mark.slow
-def test_inspect(shmrun, until):
+def test_inspect(shmrun):
     script = shmrun.write("""
         import time, shmcoll
         comm = shmcoll.init()

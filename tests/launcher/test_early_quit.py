@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tests.support.patience import PATIENCE
+from tests.support.waiting import until
 
 # shmrun, with a SIGQUIT to the process that imports a module of this name first
 EARLY = """
@@ -42,7 +43,7 @@ def _start(shmrun, module, *arguments, **options):
     "module", ["shmrun.cli.options", "shmrun.start.foreground", "shmrun.start.spawn", "shmrun.watch.supervise"]
 )
 @pytest.mark.parametrize("fresh", [[], ["--fresh"]], ids=["", "fresh"])
-def test_a_quit_in_the_first_moments_shows_where_the_ranks_are(shmrun, until, module, fresh):
+def test_a_quit_in_the_first_moments_shows_where_the_ranks_are(shmrun, module, fresh):
     job = _start(shmrun, module, "-n", 2, *fresh, shmrun.write(RANK))
     until(lambda: "No rank has waited" in (shmrun.folder / "said").read_text() or job.poll() is not None)
     (shmrun.folder / "enough").touch()

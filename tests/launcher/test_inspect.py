@@ -14,7 +14,8 @@ from shmcoll.engine import layout
 from shmcoll.engine.memory import arena as arenas
 from shmcoll.startup import arena_names
 from tests.support import leaks
-from tests.support.launched import Shmrun, wait_until
+from tests.support.launched import Shmrun
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -42,7 +43,7 @@ def hung_job(tmp_path_factory):
     shmrun = Shmrun(tmp_path_factory.mktemp("hung"))
     try:
         job = shmrun.start("-n", 3, shmrun.write(HANG))
-        wait_until(lambda: "waits" in line_of(shmrun("ps").stdout, job.pid), pause=0.2)
+        until(lambda: "waits" in line_of(shmrun("ps").stdout, job.pid), pause=0.2)
         yield shmrun.folder, job
     finally:
         shmrun.end()
@@ -115,7 +116,7 @@ def test_a_stopped_rank_is_told_from_one_that_is_elsewhere(shmrun, hung):
     assert "(stopped, so it cannot say where it is)" in told
 
 
-def test_the_job_takes_no_notice(shmrun, until):
+def test_the_job_takes_no_notice(shmrun):
     script = shmrun.write("""
         import os, numpy as np, shmcoll
         comm = shmcoll.init()
@@ -135,7 +136,7 @@ def test_the_job_takes_no_notice(shmrun, until):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_a_job_that_shmrun_has_not_started(shmrun, until):
+def test_a_job_that_shmrun_has_not_started(shmrun):
     """Two unrelated processes that meet by a name."""
     script = shmrun.write("""
         import shmcoll, sys

@@ -7,6 +7,7 @@ import pytest
 
 from shmcoll.errors import ArenaError
 from tests.support.launched import Shmrun
+from tests.support.waiting import until
 
 HANG = """
     import os, time
@@ -24,7 +25,7 @@ HANG = """
 
 
 @pytest.mark.slow
-def test_a_job_that_hangs_from_its_start_to_its_end(shmrun: Shmrun, until) -> None:
+def test_a_job_that_hangs_from_its_start_to_its_end(shmrun: Shmrun) -> None:
     job = shmrun.start("-n", 2, "--report-json", "report.json", shmrun.write(HANG))
 
     def listed():

@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.launched import Shmrun
 from tests.support.patience import PATIENCE
+from tests.support.waiting import until
 
 NAME = os.fsdecode(b"pr\xe9cis.py")  # Latin-1
 SHOWN = r"pr\udce9cis.py"
@@ -86,7 +87,7 @@ def test_odd_names_are_reported(shmrun: Shmrun, end: str, locale: str) -> None:
 
 
 @EVERY_LOCALE
-def test_processes_with_odd_names_are_listed(shmrun: Shmrun, locale: str, until) -> None:
+def test_processes_with_odd_names_are_listed(shmrun: Shmrun, locale: str) -> None:
     program = START + "open(str(comm.rank), 'w').close()\nsys.stdin.read()\n"
     name = "脚" * 8 + ".sh"  # the kernel keeps 15 bytes of it, which end within a character
     shmrun.write(program)

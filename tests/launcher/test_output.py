@@ -7,6 +7,7 @@ import pytest
 from shmrun.watch.output import Sink
 
 from tests.support.patience import PATIENCE
+from tests.support.waiting import until
 
 
 @pytest.mark.parametrize("way", [(), ("--fresh",)])
@@ -64,7 +65,7 @@ def test_a_reader_that_stops_does_not_stop_the_time_limit(shmrun):
     assert "still running: ranks 0, 1" in job.stderr.read()
 
 
-def test_a_process_left_behind_does_not_hold_up_the_end(shmrun, until):
+def test_a_process_left_behind_does_not_hold_up_the_end(shmrun):
     """It has the pipe of its rank; the launcher does not wait for the end of that."""
     told = shmrun("-n", 1, "-l", "sh", "-c", "sleep 60 & echo $!")
     assert told.returncode == 0

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.patience import PATIENCE
+from tests.support.waiting import until
 
 # Each rank says that it is ready (a file with its pid, complete by rename), then waits for a signal.
 READY = """
@@ -23,7 +24,7 @@ READY = """
 
 
 @pytest.fixture
-def pids(shmrun, until):
+def pids(shmrun):
     """The ranks' pids, when n of them are ready."""
 
     def wait(n):
@@ -42,7 +43,7 @@ def _alive(pid):
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_is_sent_on_once(shmrun, pids, until, signum):
+def test_a_signal_is_sent_on_once(shmrun, pids, signum):
     """The second one is followed by another signal, which has come through when all is over."""
     last = signal.SIGHUP if signum == signal.SIGTERM else signal.SIGTERM
     script = shmrun.write(
@@ -114,7 +115,7 @@ def test_two_interrupts_at_once(shmrun, pids):
     assert told.stderr.splitlines()[-1] == "shmrun: interrupted by SIGINT"
 
 
-def test_ctrl_c_at_a_terminal_reaches_every_rank_once(shmrun, pids, until):
+def test_ctrl_c_at_a_terminal_reaches_every_rank_once(shmrun, pids):
     """The terminal does not tell the ranks, for they are in another session; and the launcher does."""
     script = shmrun.write(
         READY
@@ -172,7 +173,7 @@ def _state(pid):
 
 
 @pytest.mark.parametrize("limit", [(), ("--timeout", 8)], ids=["", "limited"])
-def test_a_job_that_is_stopped_stops_as_a_whole_and_goes_on(shmrun, pids, until, limit):
+def test_a_job_that_is_stopped_stops_as_a_whole_and_goes_on(shmrun, pids, limit):
     """Ctrl-Z and fg. Nobody has failed meanwhile, and the time does not count."""
     script = shmrun.write(
         READY
@@ -221,7 +222,7 @@ def test_the_program_may_end_well_after_an_interrupt(shmrun, pids):
     assert (told.returncode, told.stderr) == (0, "")
 
 
-def test_a_second_interrupt_kills(shmrun, pids, until):
+def test_a_second_interrupt_kills(shmrun, pids):
     script = shmrun.write(
         READY
         + """
@@ -279,7 +280,7 @@ def test_signals_reach_what_a_rank_has_started(shmrun, pids):
     assert not any(_alive(pid) for pid in inner)
 
 
-def test_an_ignored_signal_stays_ignored(shmrun, pids, until):
+def test_an_ignored_signal_stays_ignored(shmrun, pids):
     """As under nohup: the launcher does not end, and does not send the signal on."""
     job = shmrun.start(
         "-n",
@@ -318,7 +319,7 @@ def test_an_interrupt_by_a_process_ends_a_job_in_the_background(shmrun, pids):
     assert done.stderr == "shmrun: interrupted by SIGINT\n"
 
 
-def test_a_quit_by_a_process_shows_where_a_job_in_the_background_is(shmrun, pids, until):
+def test_a_quit_by_a_process_shows_where_a_job_in_the_background_is(shmrun, pids):
     """And a shell's `&` for real: the pid is that of shmrun."""
     shmrun.write(READY + "    ready()\n    while not os.path.exists('enough'): time.sleep(0.01)\n")
     line = f"{sys.executable} -m shmrun -n 2 job.py 2>where & echo $! >pid.tmp; mv pid.tmp pid; wait $!"
@@ -369,7 +370,7 @@ def test_time_limit_does_not_touch_a_job_that_is_done_in_time(shmrun):
 
 
 @pytest.mark.parametrize("way", ["fork", "--fresh", "executable"])
-def test_no_rank_outlives_a_killed_launcher(shmrun, pids, until, way):
+def test_no_rank_outlives_a_killed_launcher(shmrun, pids, way):
     body = (
         READY
         + "    import signal\n    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n    ready()\n    time.sleep(60)\n"

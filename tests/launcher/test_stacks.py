@@ -5,6 +5,8 @@ import signal
 
 import pytest
 
+from tests.support.waiting import until
+
 pytestmark = pytest.mark.slow
 
 #: rank 1 is not where the others wait for it, until a file appears
@@ -32,7 +34,7 @@ ELSEWHERE = """
 
 
 @pytest.fixture
-def start(shmrun, until):
+def start(shmrun):
     def start(*options, where="python", before=""):
         job = shmrun.start("-n", 3, *options, shmrun.write(ELSEWHERE.format(where=where, before=before)))
         until(lambda: all((shmrun.folder / f"ready{rank}").exists() for rank in range(3)))
@@ -58,7 +60,7 @@ def next_table(job) -> str:
 
 
 @pytest.mark.parametrize("where", ["python", "native"])
-def test_quit_prints_where_the_ranks_are_and_the_job_goes_on(shmrun, start, until, where):
+def test_quit_prints_where_the_ranks_are_and_the_job_goes_on(shmrun, start, where):
     job = start(where=where)
     until(lambda: "keeps ranks 0, 2 waiting" in shmrun("inspect", job.pid).stdout)  # both, for more than a second
     call, wait = line_numbers(where)
@@ -117,7 +119,7 @@ def test_a_rank_that_has_not_joined_shows_its_stack(shmrun, way):
     assert "has not arrived at barrier() #1; it has not joined the job (shmcoll.init) yet." in told.stderr
 
 
-def test_what_is_no_python_is_not_asked(shmrun, until):
+def test_what_is_no_python_is_not_asked(shmrun):
     job = shmrun.start("-n", 2, "sh", "-c", "touch ready$RANK; sleep 0.1; while [ ! -e enough ]; do sleep 0.1; done")
     until(lambda: all((shmrun.folder / f"ready{rank}").exists() for rank in (0, 1)))
     job.send_signal(signal.SIGQUIT)

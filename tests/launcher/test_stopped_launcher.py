@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import until
+
 pytestmark = pytest.mark.slow
 
 WAITS = """
@@ -21,7 +23,7 @@ def state(pid: int) -> str:
 
 
 @pytest.fixture
-def job(shmrun, until):
+def job(shmrun):
     """A running job: the process that was started, and the launcher."""
     process = shmrun.start("-n", 2, shmrun.write(WAITS))
     until(lambda: len(list(shmrun.folder.glob("pid*"))) == 2)
@@ -36,7 +38,7 @@ def finish(shmrun, process) -> None:
     assert (told.returncode, told.stdout, told.stderr) == (0, "", "")
 
 
-def test_stopped_by_its_pid(shmrun, until, job):
+def test_stopped_by_its_pid(shmrun, job):
     process, launcher = job
     for _ in range(3):
         os.kill(launcher, signal.SIGSTOP)
@@ -45,7 +47,7 @@ def test_stopped_by_its_pid(shmrun, until, job):
     finish(shmrun, process)
 
 
-def test_stopped_by_ctrl_z_and_continued_by_its_pid(shmrun, until, job):
+def test_stopped_by_ctrl_z_and_continued_by_its_pid(shmrun, job):
     process, launcher = job
     for _ in range(3):
         process.send_signal(signal.SIGTSTP)
@@ -55,7 +57,7 @@ def test_stopped_by_ctrl_z_and_continued_by_its_pid(shmrun, until, job):
     finish(shmrun, process)
 
 
-def test_stopped_by_ctrl_z_continued_and_stopped_by_its_pid(shmrun, until, job):
+def test_stopped_by_ctrl_z_continued_and_stopped_by_its_pid(shmrun, job):
     process, launcher = job
     process.send_signal(signal.SIGTSTP)
     until(lambda: state(launcher) + state(process.pid) == "TT")

@@ -1,5 +1,5 @@
-"""Running shmrun for real: the fixtures `shmrun` and `until`."""
+"""Running shmrun for real: the fixture `shmrun`."""
 
-from tests.support.launched import shmrun, until
+from tests.support.launched import shmrun
 
-__all__ = ["shmrun", "until"]
+__all__ = ["shmrun"]

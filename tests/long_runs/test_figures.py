@@ -43,7 +43,7 @@ def until_it_fails(comm: Any, operation: str, sizes_late: np.ndarray) -> str:
         return str(error)
 
 
-def test_a_thousand_kills_are_told_right_and_soon(ranks: Any, seed: int) -> None:
+def test_a_thousand_kills_are_told_right_and_soon(ranks: Any, allowed: Any, seed: int) -> None:
     board = np.frombuffer(mmap.mmap(-1, 4096), np.int64)
     draw, seconds = random.Random(seed), []
     for i in range(KILLS):
@@ -61,7 +61,7 @@ def test_a_thousand_kills_are_told_right_and_soon(ranks: Any, seed: int) -> None
                 seconds.append((int(board[outcome.rank]) - killed) / 1e9)
     told = ", ".join(f"p{round(100 * p)} {1e3 * percentile(seconds, p):.1f} ms" for p in (0.5, 0.99))
     print(f"figure: {KILLS} kills, the right rank named {KILLS} times, {told}, max {1e3 * max(seconds):.0f} ms")
-    assert max(seconds) < 1.0
+    assert max(seconds) < allowed(1.0)
 
 
 def make_barriers(comm: Any, times: int) -> int:

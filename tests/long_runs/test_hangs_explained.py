@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.waiting import until
+
 pytestmark = pytest.mark.stress
 
 SIZES = (2, 8)
@@ -47,7 +49,7 @@ JOB = """
 class Hanging:
     """A job that hangs in one of these ways."""
 
-    def __init__(self, shmrun: Any, until: Any, hang: str, n: int, *options: Any):
+    def __init__(self, shmrun: Any, hang: str, n: int, *options: Any):
         self.hang, self.n, self._shmrun = hang, n, shmrun
         for file in shmrun.folder.iterdir():
             file.unlink()
@@ -78,10 +80,10 @@ class Hanging:
         self._shmrun.finish(self.job)
 
 
-def test_every_hang_is_explained_soon(shmrun: Any, until: Any) -> None:
+def test_every_hang_is_explained_soon(shmrun: Any) -> None:
     seconds: dict[str, list[float]] = {"Ctrl-\\": [], "inspect --stacks": [], "limit over": []}
     for hang, n in product(HANGS, SIZES):
-        hanging = Hanging(shmrun, until, hang, n)
+        hanging = Hanging(shmrun, hang, n)
         time.sleep(1.2)  # else nobody is said to wait yet
         begun = time.monotonic()
         hanging.job.send_signal(signal.SIGQUIT)
@@ -94,7 +96,7 @@ def test_every_hang_is_explained_soon(shmrun: Any, until: Any) -> None:
         hanging.check(told)
         hanging.end()
 
-        hanging = Hanging(shmrun, until, hang, n, "--wait-timeout", LIMIT)
+        hanging = Hanging(shmrun, hang, n, "--wait-timeout", LIMIT)
         told = hanging.table()
         seconds["limit over"].append(time.monotonic() - hanging.begun - LIMIT)
         hanging.check(told)

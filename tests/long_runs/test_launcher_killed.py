@@ -4,13 +4,13 @@ import contextlib
 import random
 import signal
 import time
-from collections.abc import Callable
 from typing import Any
 
 import psutil
 import pytest
 
 from tests.support import leaks
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.stress
 
@@ -47,7 +47,7 @@ def gone(process: psutil.Process) -> bool:
 
 
 @pytest.mark.timing
-def test_no_rank_outlives_its_launcher(shmrun: Any, until: Callable[..., Any], seed: int) -> None:
+def test_no_rank_outlives_its_launcher(shmrun: Any, seed: int) -> None:
     draw, seconds, before = random.Random(seed), [], leaks.snapshot()
     for number in range(KILLS):
         doing, n = list(DOINGS)[number % len(DOINGS)], draw.choice((2, 4, 8))

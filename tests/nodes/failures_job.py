@@ -20,6 +20,7 @@ import shmcoll
 from shmcoll.engine.kernels.dtypes import BY_NUMPY
 from shmcoll.nodes import arrived
 from shmcoll.nodes.wire import MESSAGE, PAYLOAD, READY
+from tests.support.waiting import until
 
 CULPRIT = 3
 LONG = 1 << 19  # elements
@@ -105,22 +106,17 @@ def absent(comm: Any) -> None:
     """Ranks that wait for one that is elsewhere: in a collective, in a message, and within their node."""
     folder = Path(sys.argv[2])
     if comm.rank == CULPRIT:
-        _wait_for(folder / "enough")
+        until((folder / "enough").exists, pause=0.05)
     comm.all_reduce(np.ones(4))
     if comm.rank == 0:
         comm.recv(source=CULPRIT, tag=5)
     elif comm.rank == CULPRIT:
-        _wait_for(folder / "more")
+        until((folder / "more").exists, pause=0.05)
         comm.send(np.ones(4), 0, 5)
     elif comm.rank == 1:
-        _wait_for(folder / "more")
+        until((folder / "more").exists, pause=0.05)
     if comm.rank > 1:
         comm.node.barrier()
-
-
-def _wait_for(path: Path) -> None:
-    while not path.exists():
-        time.sleep(0.05)
 
 
 def raises(comm: Any) -> None:

@@ -17,6 +17,7 @@ import pytest
 from tests.nodes import started
 from tests.nodes.network import Network
 from tests.support import kills
+from tests.support.waiting import until
 
 JOB = str(started.ROOT / "tests/nodes/network_job.py")
 RANKS = 4
@@ -74,17 +75,14 @@ class Running:
 
     def wait_for(self, names, seconds=kills.DEADLINE):
         """Wait until the ranks have made these files."""
-        end = time.monotonic() + seconds
-        while missing := [name for name in names if not (self.folder / name).exists()]:
-            assert time.monotonic() < end, f"{missing} are not there; {self.said()}"
-            time.sleep(0.002)
+        until(lambda: all((self.folder / name).exists() for name in names), f"not all of {names} are there", seconds)
 
     def said(self):
         return self._output.read_text()
 
     def nothing_is_left(self, *nodes):
         for node in nodes:
-            kills.wait_for(lambda node=node: not self.ranks(node), TO_END, f"ranks live on, on node {node}")
+            until(lambda node=node: not self.ranks(node), f"ranks live on, on node {node}", TO_END)
             assert self.network.shared_names(node) == []
 
     def end(self):
@@ -226,7 +224,7 @@ def _lose_at(job, what, instant, node, rank):
     if what == "node":
         job.network.lose(node)
     else:
-        kills.wait_for(lambda: job.kill(rank), kills.DEADLINE, f"there is no rank {rank}")
+        until(lambda: job.kill(rank), f"there is no rank {rank}", kills.DEADLINE)
     job.process.wait(kills.DEADLINE)
     job.nothing_is_left(*({0, 1} - {node} if what == "node" else {0, 1}))
     lost = f"node {'ab'[node]}" if what == "node" else f"rank {rank} (node {'ab'[rank // 2]})"

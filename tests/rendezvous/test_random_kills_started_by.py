@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from tests.support import kills, leaks
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -82,7 +83,7 @@ def kill_at_random_instants(launched: Launched, seed: int, times: int, limit: fl
         else:
             kills.kill_one(draw, launched.ranks)
         assert job.wait(DEADLINE) != 0
-        kills.wait_for(lambda: not launched.ranks(), DEADLINE, f"ranks live on after kill -9 of the {victim}")
+        until(lambda: not launched.ranks(), f"ranks live on after kill -9 of the {victim}", DEADLINE)
         if leaks.snapshot()["name in /dev/shm"] - before["name in /dev/shm"]:
             _run_next_job(launched)
         kills.nothing_left(before)
@@ -92,7 +93,7 @@ def kill_at_random_instants(launched: Launched, seed: int, times: int, limit: fl
 def _seconds_until_collectives(launched: Launched) -> float:
     begun = time.monotonic()
     job = launched.start()
-    kills.wait_for(lambda: launched.output().count("joined\n") == RANKS, 50.0, "ranks do not join")
+    until(lambda: launched.output().count("joined\n") == RANKS, "ranks do not join", 50.0)
     life = time.monotonic() - begun
     launched.ranks()[0].kill()
     job.wait(DEADLINE)

@@ -14,6 +14,7 @@ import pytest
 from shmcoll.startup import arena_names, rendezvous_errors
 from tests.support.patience import PATIENCE
 from tests.support.small_memory import amounts, in_small_memory, with_little_memory
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -44,13 +45,6 @@ def refused(start: Start, tmp_path: Path, environment) -> Start:
     """Start rank 0 of 3 of a job where there is no memory for it."""
     little = with_little_memory(tmp_path, PYTHONPATH=environment["PYTHONPATH"])
     return lambda job, **more: start(0, 3, job, **little, **more)
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.002)
 
 
 @pytest.mark.timing
@@ -88,7 +82,7 @@ def test_a_setting_that_is_none_is_told_too(start: Start) -> None:
 def test_rank_0_is_killed_while_it_tells(start: Start, refused: Start) -> None:
     """Who was told knows; a rank that comes later finds no rank 0; the next job works."""
     telling = refused("killed")
-    wait_for(lambda: lines("killed"))
+    until(lambda: lines("killed"))
     told = start(1, 3, "killed")
     assert "could not make the arena" in told.communicate(timeout=PATIENCE)[1]
     telling.kill()
@@ -105,10 +99,10 @@ def test_rank_0_is_killed_while_it_tells(start: Start, refused: Start) -> None:
 def test_rank_0_is_stopped_while_it_tells(start: Start, refused: Start, then: signal.Signals) -> None:
     """A rank that has asked, and has no answer, looks on until its own deadline when rank 0 dies; else it is told."""
     telling = refused("halted")
-    wait_for(lambda: lines("halted"))
+    until(lambda: lines("halted"))
     telling.send_signal(signal.SIGSTOP)
     asking = start(1, 3, "halted", SHMCOLL_JOIN_TIMEOUT="1" if then == signal.SIGKILL else "30")
-    wait_for(lambda: lines("halted") == 2)
+    until(lambda: lines("halted") == 2)
     telling.send_signal(then)
     expected = "could not make the arena" if then == signal.SIGCONT else "has not found rank 0"
     assert expected in asking.communicate(timeout=PATIENCE)[1]
@@ -116,7 +110,7 @@ def test_rank_0_is_stopped_while_it_tells(start: Start, refused: Start, then: si
 
 def test_a_rank_0_that_is_never_let_go_on_keeps_nobody(start: Start, refused: Start) -> None:
     telling = refused("locked")
-    wait_for(lambda: lines("locked"))
+    until(lambda: lines("locked"))
     telling.send_signal(signal.SIGSTOP)
     begun = time.monotonic()
     _, err = start(1, 3, "locked", SHMCOLL_JOIN_TIMEOUT="0.5").communicate(timeout=PATIENCE)
@@ -137,7 +131,7 @@ def test_what_somebody_else_says_is_not_believed(start: Start) -> None:
     name = arena_names.new("explicit:strange")
     liar = subprocess.Popen([sys.executable, "-c", stranger, name])
     try:
-        wait_for(lambda: lines("strange"))
+        until(lambda: lines("strange"))
         _, err = start(1, 2, "strange", SHMCOLL_JOIN_TIMEOUT="0.3").communicate(timeout=PATIENCE)
         assert "has not found rank 0" in err
     finally:

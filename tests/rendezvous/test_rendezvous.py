@@ -15,17 +15,11 @@ from shmcoll.engine.memory import records
 from shmcoll.startup import rendezvous
 from tests.support.named_arenas import files_of, is_open
 from tests.support.patience import PATIENCE
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
 
 Start = Callable[..., "subprocess.Popen[str]"]
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.002)
 
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
@@ -66,7 +60,7 @@ def test_ranks_that_disagree_on_the_size(start: Start) -> None:
 
 def test_a_name_that_a_living_rank_0_holds_is_an_error(start: Start) -> None:
     first = start(0, 2, "held")
-    wait_for(lambda: is_open("explicit:held"))
+    until(lambda: is_open("explicit:held"))
     _, err = start(0, 2, "held").communicate(timeout=PATIENCE)
     assert "job 'explicit:held' is running already" in err.splitlines()[-1]
     assert start(1, 2, "held").communicate(timeout=PATIENCE)[0] == "rank 1 of 2 by explicit\n"
@@ -75,7 +69,7 @@ def test_a_name_that_a_living_rank_0_holds_is_an_error(start: Start) -> None:
 
 def test_a_left_over_name_is_replaced(start: Start) -> None:
     dead = start(0, 2, "left-over")
-    wait_for(lambda: is_open("explicit:left-over"))
+    until(lambda: is_open("explicit:left-over"))
     dead.kill()
     dead.wait()
     assert files_of("explicit:left-over")
@@ -88,7 +82,7 @@ def test_a_left_over_name_is_replaced(start: Start) -> None:
 
 def test_a_left_over_of_another_job_is_swept_up(start: Start) -> None:
     dead = start(0, 2, "swept")
-    wait_for(lambda: is_open("explicit:swept"))
+    until(lambda: is_open("explicit:swept"))
     dead.kill()
     dead.wait()
     processes = [start(rank, 2, "sweeper") for rank in (0, 1)]
@@ -99,7 +93,7 @@ def test_a_left_over_of_another_job_is_swept_up(start: Start) -> None:
 def test_a_rank_that_waits_removes_the_name_of_a_dead_rank_0(start: Start) -> None:
     waiting = start(1, 3, "dies", SHMCOLL_JOIN_TIMEOUT="4")
     dying = start(0, 3, "dies")
-    wait_for(lambda: is_open("explicit:dies"))
+    until(lambda: is_open("explicit:dies"))
     dying.kill()
     dying.wait()
     late = start(2, 3, "dies", SHMCOLL_JOIN_TIMEOUT="1")
@@ -112,7 +106,7 @@ def test_one_rank_taken_by_two_processes(start: Start) -> None:
     """One of the two gets in, the other is told who has its place. Rank 2 comes last: both find the job open."""
     first = start(0, 3, "twice")
     claims = [start(1, 3, "twice"), start(1, 3, "twice")]
-    wait_for(lambda: any(p.poll() is not None for p in claims))
+    until(lambda: any(p.poll() is not None for p in claims))
     (loser,) = (p for p in claims if p.poll() is not None)
     (winner,) = (p for p in claims if p is not loser)
     _, err = loser.communicate(timeout=PATIENCE)

@@ -22,6 +22,7 @@ from shmcoll.startup.launchers import find_placement
 from tests.support.named_arenas import files_of, is_open
 from tests.support.patience import PATIENCE
 from tests.support.users import needs_two_users, start_as_them
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -202,8 +203,7 @@ def test_an_error_of_rank_0_arrives_whoever_listens(start: Start) -> None:
 def test_a_second_name_of_the_jobs_own_arena(job: Job) -> None:
     """Another user can make hard links where fs.protected_hardlinks is 0: while the job starts, and afterwards."""
     rank_0 = job.start_rank(0)
-    while not is_open(job.key):
-        time.sleep(0.002)
+    until(lambda: is_open(job.key))
     (path,) = files_of(job.key)
     alias = path.with_name(arena_names.new(job.key))
     alias.hardlink_to(path)
@@ -248,8 +248,7 @@ def test_a_stopped_process_that_registers_is_not_waited_for(start: Start) -> Non
     """Both claim to be rank 1; one is stopped while it holds the lock: the other says so at its deadline."""
     key = "explicit:stopped"
     rank_0 = start(0, 2, "stopped", SHMCOLL_JOIN_TIMEOUT="20")
-    while not is_open(key):
-        time.sleep(0.002)
+    until(lambda: is_open(key))
     with open(os.open(files_of(key)[0], os.O_RDWR)) as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         _, err = start(1, 2, "stopped", SHMCOLL_JOIN_TIMEOUT="0.5").communicate(timeout=PATIENCE)

@@ -19,6 +19,7 @@ from shmcoll.startup import arena_names, rendezvous
 from shmcoll.startup.rendezvous import Stage
 from tests.support.named_arenas import files_of, is_open
 from tests.support.patience import PATIENCE
+from tests.support.waiting import until
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -202,10 +203,7 @@ def test_a_rank_0_that_gives_up_and_begins_again(start: Start, script: Path) -> 
 def test_one_of_several_rank_0s_meets_the_others(start: Start) -> None:
     key, job = "explicit:at once", ("at once",)
     claims = [start(0, 2, *job) for _ in range(3)]
-    end = time.monotonic() + 50
-    while sum(process.poll() is None for process in claims) > 1:
-        assert time.monotonic() < end
-        time.sleep(0.002)
+    until(lambda: sum(process.poll() is None for process in claims) == 1)
     (winner,) = (process for process in claims if process.poll() is None)
     for process in claims:
         if process is not winner:
@@ -223,8 +221,7 @@ def test_rank_0_is_started_again_while_the_others_wait(start: Start) -> None:
     others = [start(rank, 3, *job) for rank in (1,)]
     for _ in range(2):
         rank_0 = start(0, 3, *job)
-        while not is_open(key):
-            time.sleep(0.002)
+        until(lambda: is_open(key))
         rank_0.send_signal(signal.SIGKILL)
         rank_0.communicate()
     others.append(start(2, 3, *job))

@@ -2,19 +2,23 @@
 
 import os
 import signal
-import time
+from pathlib import Path
 
 import pytest
 
 import shmcoll
+from tests.support.waiting import until
 
 
-def late() -> None:
+def late(told: Path) -> None:
     comm = shmcoll.init()
     comm.timeout = 0.2
     if comm.rank == 0:
-        comm.barrier()
-    time.sleep(1)
+        try:
+            comm.barrier()
+        finally:
+            told.touch()
+    until(told.exists)
 
 
 def killed() -> None:
@@ -23,9 +27,9 @@ def killed() -> None:
     shmcoll.init().barrier()
 
 
-def test_a_timeout() -> None:
+def test_a_timeout(tmp_path: Path) -> None:
     with pytest.raises(shmcoll.CollectiveTimeout) as caught:
-        shmcoll.run(late, 2)
+        shmcoll.run(late, 2, tmp_path / "told")
     assert (caught.value.operation, caught.value.missing) == ("barrier", (1,))
 
 

@@ -14,7 +14,7 @@ import pytest
 import shmcoll
 from shmcoll.engine.system.processes import process_start
 from tests.support import kills, leaks
-from tests.support.launched import wait_until
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +45,7 @@ def test_ranks_that_nobody_has_any_more_end() -> None:
     pids = r.run(os.getpid)
     del r
     gc.collect()
-    wait_until(lambda: not any(process_start(pid) for pid in pids))
+    until(lambda: not any(process_start(pid) for pid in pids))
 
 
 def test_ranks_that_will_not_end_are_ended() -> None:

@@ -68,7 +68,7 @@ def test_map_says_which_item_each_rank_had() -> None:
         return item.name
 
     with pytest.raises(TimeoutError) as caught:
-        shmcoll.map(dawdle_at_three, [Item(str(i)) for i in range(20)], 3, timeout=3)
+        shmcoll.map(dawdle_at_three, [Item(str(i)) for i in range(20)], 3, timeout=5)
     [note] = caught.value.__notes__
     assert note.startswith("shmcoll.map: where the ranks were:\n")
     assert note.count("in dawdle_at_three") == 3

@@ -13,13 +13,13 @@ import pytest
 from shmcoll.errors import RankFailed
 from shmcoll.runtime.work import Work
 from tests.support.calls import LONG, SHORT
-from tests.support.ranks import poll
+from tests.support.waiting import until
 
 
 def held(comm, board) -> None:
     """Rank 0 comes when the test says so; the others come at once."""
     if comm.rank == 0:
-        assert poll(lambda: board[0])
+        until(lambda: board[0])
 
 
 def test_results_come_by_wait_in_any_order(ranks):

@@ -16,7 +16,8 @@ from shmcoll.engine.memory.arena import mib, usual_window
 from shmcoll.engine.memory.heap import held_by_all
 from shmcoll.engine.system.cores import usable_cores
 from shmcoll.errors import ArenaError, CallNotAllowed, CollectiveMismatch, CollectiveTimeout, RankFailed
-from tests.support.ranks import poll
+from tests.support.sleepers import signal_when_asleep
+from tests.support.waiting import until
 
 GROUP = layout.group_bytes(2, usual_window(2, usable_cores()))  # in a job of 2 ranks
 
@@ -457,7 +458,7 @@ def test_close_waits_for_calls_of_other_threads(ranks, board):
         if comm.rank == 0:
             thread = threading.Thread(target=receive)
             thread.start()
-            assert poll(lambda: group._dispatcher.words[c.THREAD // WORD])
+            until(lambda: group._dispatcher.words[c.THREAD // WORD])
         comm.barrier()
         if comm.rank == 1:
             group.close()
@@ -472,7 +473,7 @@ def test_close_waits_for_calls_of_other_threads(ranks, board):
     ranks(2, close)
 
 
-def test_close_in_a_signal_handler_during_a_call_is_refused(ranks):
+def test_close_in_a_signal_handler_during_a_call_is_refused(ranks, board):
     def close(comm) -> None:
         group, told = comm.split(0), []
 
@@ -481,13 +482,14 @@ def test_close_in_a_signal_handler_during_a_call_is_refused(ranks):
                 group.close()
             except RuntimeError as error:
                 told.append(str(error))
+                board[0] = 1
 
         comm.barrier()
         if comm.rank == 0:
             signal.signal(signal.SIGALRM, handler)
-            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            signal_when_asleep(group)
         else:
-            time.sleep(0.5)
+            until(lambda: board[0])
         group.barrier()
         begin = "close on rank 0: called by a signal handler, or a finaliser, in the midst of barrier"
         assert comm.rank == 1 or (len(told) == 1 and told[0].startswith(begin))

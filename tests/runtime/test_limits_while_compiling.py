@@ -11,7 +11,7 @@ import pytest
 import shmcoll
 from shmcoll.engine import layout
 from shmcoll.engine.memory import records
-from tests.support.ranks import poll
+from tests.support.waiting import until
 
 LIMIT = 0.3
 
@@ -140,7 +140,7 @@ def test_a_dead_rank_does_not_compile(ranks):
                 os.kill(os.getpid(), signal.SIGKILL)
         assert group
         arena = group._dispatcher.group.arena
-        assert poll(lambda: records.how_ended(arena, 2))
+        until(lambda: records.how_ended(arena, 2))
         records.write(arena, 2, layout.BY_LAUNCHER, records.FAILED, records.KILLED, 9)
         group.timeout = LIMIT
         if comm.rank:

@@ -11,7 +11,7 @@ from shmcoll.engine import layout
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.messages.recv import MARK
 from shmcoll.engine.messages.ring_buffers import PART_BYTES
-from tests.support.ranks import poll
+from tests.support.waiting import until
 
 
 def test_calls_that_read_no_messages_need_no_turn(ranks, monkeypatch):
@@ -64,14 +64,14 @@ def test_while_a_thread_attends_the_context_names_the_first_receive(ranks, board
 
     def wait(comm) -> tuple[int, ...]:
         if comm.rank == 1:
-            assert poll(lambda: board[0])
+            until(lambda: board[0])
             comm.send(np.ones(1), 0, 5)
             return ()
         work = comm.recv(source=1, tag=5, async_op=True)
         thread = threading.Thread(target=work.wait)
         thread.start()
         group = comm._dispatcher.group
-        assert poll(lambda: group.arena.load(group.mailbox(0) + layout.PARKED))
+        until(lambda: group.arena.load(group.mailbox(0) + layout.PARKED))
         told = tuple(comm._dispatcher.words.item(word // WORD) for word in (c.ARGUMENT, c.ARGUMENT_2))
         board[0] = 1
         thread.join()
@@ -149,7 +149,7 @@ def leave_a_long_message(comm) -> list[int]:
         posted = comm.recv(source=1, tag=1, async_op=True)
         told, served = [], comm._dispatcher.posted
         for has_come in (lambda: True, lambda: comm.iprobe(1, 2)):
-            assert poll(has_come)
+            until(has_come)
             before = served.served
             comm.iprobe(1, 3)
             told.append(served.served - before)

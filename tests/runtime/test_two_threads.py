@@ -4,7 +4,6 @@ One thread is held inside a collective, because rank 1 does not come before the 
 """
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +19,7 @@ from shmcoll.engine.native.entry import CALL_BITS
 from shmcoll.errors import CallNotAllowed
 from tests.support.launched import shmrun  # noqa: F401 - a fixture
 from tests.support.patience import PATIENCE
+from tests.support.waiting import until
 
 ONE = np.ones(2)
 FOREIGN = np.array(["2020-01-01"] * 2, "M8[D]")  # a dtype without reductions, which takes a second operation to tell
@@ -135,10 +135,13 @@ class Held:
     def __enter__(self) -> "Held":
         words = self.comm._dispatcher.words
         self.thread.start()
-        end = time.monotonic() + PATIENCE
-        while self.thread.ident not in (words[c.ACTIVE // WORD], words[c.COLLECTIVE // WORD] >> CALL_BITS):
-            assert time.monotonic() < end and self.thread.is_alive(), self.error
-            time.sleep(1e-4)
+        until(
+            lambda: (
+                self.thread.ident in (words[c.ACTIVE // WORD], words[c.COLLECTIVE // WORD] >> CALL_BITS)
+                or not self.thread.is_alive()
+            )
+        )
+        assert self.thread.is_alive(), self.error
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -291,10 +294,7 @@ def what_is_allowed(comm) -> list[float]:
     beginner.join()
     if comm.rank == 0:
         words, worker = comm._dispatcher.words, comm._dispatcher.worker
-        end = time.monotonic() + PATIENCE
-        while words[c.ACTIVE // WORD] != worker.identity:
-            assert time.monotonic() < end
-            time.sleep(1e-4)
+        until(lambda: words[c.ACTIVE // WORD] == worker.identity)
         works.append(comm.barrier(async_op=True))
         control.send(ONE, 1)
     else:

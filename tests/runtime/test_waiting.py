@@ -11,7 +11,7 @@ import pytest
 import shmcoll
 from shmcoll.errors import Cancelled, CollectiveMismatch
 from shmcoll.runtime.work import Latch, _Bell
-from tests.support.ranks import poll
+from tests.support.waiting import until
 
 
 def test_a_test_looks_for_the_message(ranks, monkeypatch):
@@ -77,7 +77,7 @@ def test_any_and_some(ranks, board):
 
     def take(comm) -> list[int]:
         if comm.rank:
-            assert poll(lambda: board[0])
+            until(lambda: board[0])
             comm.send(np.array([comm.rank]), 0, comm.rank)
             return []
         works = [comm.recv(source=rank, async_op=True) for rank in range(1, comm.size)]
@@ -107,7 +107,7 @@ def test_any_of_a_receive_and_a_collective(ranks, board):
         shmcoll.wait_all(works)
         if comm.rank == 1:  # the message: this rank comes to the barrier only when rank 0 has received it
             comm.send(np.ones(1), 0, 2)
-            assert poll(lambda: board[0])
+            until(lambda: board[0])
             own.barrier()
         else:
             works = [comm.recv(source=1, tag=2, async_op=True), own.barrier(async_op=True)]
@@ -150,7 +150,7 @@ def test_an_interrupt_that_another_thread_takes():
     main = threading.get_ident()
 
     def interrupt() -> None:
-        assert poll(lambda: sys._current_frames()[main].f_code is _Bell.wait.__code__)
+        until(lambda: sys._current_frames()[main].f_code is _Bell.wait.__code__)
         signal.pthread_kill(threading.get_ident(), signal.SIGINT)
 
     thread = threading.Thread(target=interrupt)

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from tests.support import leaks
+from tests.support.waiting import until
 
 DEADLINE = 30.0  # seconds; reached only when something hangs
 LIMIT = 15.0  # seconds of an ordinary test, after which no other kill begins: on a busy machine a job takes long
@@ -90,16 +91,7 @@ def kill_one(draw: random.Random, candidates: Callable[[], list[psutil.Process]]
                 return True
         return False
 
-    wait_for(kill, DEADLINE, "there was nothing to kill")
-
-
-def wait_for(condition: Callable[[], bool], limit: float, otherwise: str) -> None:
-    """Return when the condition holds; fail the test where it does not within `limit` seconds."""
-    end = time.monotonic() + limit
-    while not condition():
-        if time.monotonic() > end:
-            pytest.fail(otherwise)
-        time.sleep(0.0002)
+    until(kill, "there was nothing to kill", DEADLINE)
 
 
 def end_of(job: "subprocess.Popen[str]", otherwise: str) -> tuple[str, str]:

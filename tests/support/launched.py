@@ -5,8 +5,7 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -71,22 +70,6 @@ def shmrun(tmp_path: Path) -> Iterator[Shmrun]:
     started = Shmrun(tmp_path)
     yield started
     started.end()
-
-
-@pytest.fixture
-def until() -> Callable[..., Any]:
-    """`until(condition)`: its first true value; the test fails when there is none in time."""
-
-    return wait_until
-
-
-def wait_until(condition: Callable[[], Any], pause: float = 0.002) -> Any:
-    """Ask again every `pause` seconds; where that starts a process, a longer one leaves a core to who is waited for."""
-    end = time.monotonic() + DEADLINE
-    while not (value := condition()):
-        assert time.monotonic() < end, "timed out"
-        time.sleep(pause)
-    return value
 
 
 class Scripts(Started):

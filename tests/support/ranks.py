@@ -26,6 +26,7 @@ from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group
 from shmcoll.runtime import uncaught
 from tests.support.patience import PATIENCE
+from tests.support.waiting import comes_true
 
 PR_SET_PDEATHSIG = 1
 
@@ -97,7 +98,7 @@ class Job:
 
     def until(self, condition: Callable[[], bool], what: str, seconds: float = PATIENCE) -> None:
         """Poll until `condition()`; fails with the ranks' stacks when it does not come about."""
-        if not poll(condition, seconds):
+        if not comes_true(condition, seconds):
             self._fail(f"in {seconds} s never: {what}")
 
     def parked(self, rank: int) -> bool:
@@ -134,7 +135,7 @@ class Job:
                     self._read(key.fd, selector)
         outcomes = []
         for rank in range(self.size):
-            if not poll(partial(self._reap, rank), max(1.0, end - time.monotonic())):
+            if not comes_true(partial(self._reap, rank), max(1.0, end - time.monotonic())):
                 self._fail(f"rank {rank} answered but did not exit")
             raw = self._answers.get(rank, b"")
             value, error, text = pickle.loads(raw) if raw else (None, None, "(the process died)")
@@ -151,7 +152,7 @@ class Job:
             os.close(pipe)
             del self._pipes[pipe]
             if self._tell:
-                poll(lambda: self._reap(rank), 5.0)
+                comes_true(lambda: self._reap(rank), 5.0)
 
     def _reap(self, rank: int) -> bool:
         """Wait for the rank's process; without a launcher's part it stays a zombie until all ranks are done."""
@@ -180,7 +181,7 @@ class Job:
         for pid in self._alive():
             os.kill(pid, signal.SIGUSR1)
             os.kill(pid, signal.SIGCONT)
-        poll(lambda: all(os.fstat(f.fileno()).st_size for f in self._stacks), 1.0)
+        comes_true(lambda: all(os.fstat(f.fileno()).st_size for f in self._stacks), 1.0)
         stacks = []
         for rank, file in enumerate(self._stacks):
             file.seek(0)
@@ -211,16 +212,6 @@ def close(arena: arenas.Arena) -> None:
     """Give back what an arena holds in this process; to touch it afterwards is an error."""
     arena.close()
     arena.address = 0
-
-
-def poll(condition: Callable[[], Any], seconds: float = PATIENCE) -> bool:
-    """Whether `condition()` becomes true within so many seconds."""
-    end = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.0005)
-    return True
 
 
 def mailbox(arena: arenas.Arena, rank: int) -> int:

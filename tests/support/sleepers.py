@@ -4,16 +4,15 @@ import signal
 import threading
 from typing import Any
 
-from shmcoll.engine import layout
-from tests.support.ranks import mailbox, poll
+from tests.support.waiting import until_asleep
 
 
 def signal_when_asleep(comm: Any, number: int = signal.SIGALRM) -> None:
     """Send a signal to this thread as soon as this rank sleeps because it waits for another."""
-    arena, place, thread = comm._local_rank.arena, mailbox(comm._local_rank.arena, comm.rank), threading.get_ident()
+    thread = threading.get_ident()
 
     def watch() -> None:
-        if poll(lambda: arena.load(place + layout.PARKED)):
-            signal.pthread_kill(thread, number)
+        until_asleep(comm)
+        signal.pthread_kill(thread, number)
 
     threading.Thread(target=watch, daemon=True).start()

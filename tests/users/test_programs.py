@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from tests.support.patience import PATIENCE
-from tests.support.ranks import poll
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -193,7 +193,7 @@ def test_an_administrator(tmp_path: Path) -> None:
     script(tmp_path, "import shmcoll, time\ncomm = shmcoll.init()\ncomm.barrier()\ntime.sleep(60)\n", "long.py")
     job = subprocess.Popen([sys.executable, "-m", "shmrun", "-n", "2", "long.py"], cwd=tmp_path)
     try:
-        assert poll(lambda: f'"pid": {job.pid}' in run(tmp_path, "shmrun", "ps", "--json").stdout)
+        until(lambda: f'"pid": {job.pid}' in run(tmp_path, "shmrun", "ps", "--json").stdout)
     finally:
         job.send_signal(signal.SIGTERM)
         assert job.wait(20) in (128 + signal.SIGTERM, -signal.SIGTERM)
