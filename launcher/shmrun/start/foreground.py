@@ -83,6 +83,7 @@ def stand() -> int | None:
                 os.kill(front, signal.SIGSTOP)
             continue
         if screen is not None and group != launcher:
+            terminal.wait_for_end(group)
             terminal.set_foreground(screen, os.getpgrp(), instead_of=group)
         if changed.si_code == os.CLD_EXITED:
             return changed.si_status

@@ -12,7 +12,7 @@ group of `shmrun` itself, the front. The launcher learns that by SIGCHLD:
 Why the launcher joins: signals of the terminal then reach rank 0 and the launcher, which passes them to the other ranks
 and to the group of the front, where a script or a pipeline expects them. It leaves the group and gives the foreground
 back before it sends rank 0 a signal other than SIGCONT, and when rank 0 has ended. If the launcher is killed, the front
-does that: the group of a launcher that has ended says whether it had joined.
+does that when rank 0 has ended, too: the group of a launcher that has ended says whether it had joined.
 
 Nobody waits forever: if no shell can continue the group of the front (it is orphaned), the kernel does not stop it, and
 the job gets SIGHUP, as stopped processes of such a group do.
@@ -23,8 +23,11 @@ Ctrl-\\ is for the launcher. So rank 0 ignores SIGQUIT from the start if it has 
 import contextlib
 import fcntl
 import os
+import select
 import signal
 import termios
+
+DYING = 5.0  # seconds that a killed process may take to end, on a busy machine
 
 
 def controlling() -> int | None:
@@ -81,6 +84,15 @@ class Terminal:
             self.is_lent = False
             set_foreground(self._number, self.front, instead_of=self.reader)
             os.setpgid(0, 0)
+
+
+def wait_for_end(group: int) -> None:
+    """Wait until the leader of a group, which the kernel kills, has ended. A read that sleeps takes what is typed
+    before it looks at the signal."""
+    with contextlib.suppress(ProcessLookupError):
+        end = os.pidfd_open(group)
+        select.select([end], [], [], DYING)
+        os.close(end)
 
 
 def give_up(number: int) -> None:
