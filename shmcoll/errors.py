@@ -83,7 +83,7 @@ class ArenaError(ShmcollError):
     """Shared memory is not available or not as expected: too little, wrong owner, wrong version.
 
     If there is too little, `needed` and `available` are the amounts in bytes; else both are 0. A call that found too
-    little has not been made, and the group goes on. If ordinary memory is missing, you get Python's `MemoryError`.
+    little has not been made, and the group stays usable. If ordinary memory is missing, you get Python's `MemoryError`.
     """
 
     def __init__(self, text: str, *, needed: int = 0, available: int = 0):
@@ -93,7 +93,7 @@ class ArenaError(ShmcollError):
 
 
 class CallNotAllowed(ShmcollError):
-    """A call was made where no call is possible. Nothing has happened, and the group goes on.
+    """A call was made where no call is possible. Nothing has happened, and the group stays usable.
 
     The communicator is closed, this process is a fork of the rank, the program is ending, a signal handler or finaliser
     made the call during another call of the same thread, or another thread of the rank is in a collective of the same
@@ -103,7 +103,7 @@ class CallNotAllowed(ShmcollError):
 
 
 class Cancelled(ShmcollError):
-    """A posted receive was withdrawn before its message came. No message is lost, and the group goes on.
+    """A posted receive was withdrawn before its message arrived. No message is lost, and the group stays usable.
 
     `Work.cancel` withdraws a receive, and so do `Communicator.close` and the end of the program. If an `await` of the
     work is cancelled, you get `asyncio.CancelledError` instead, and the receive stays posted.
@@ -113,7 +113,7 @@ class Cancelled(ShmcollError):
 class BufferChanged(ShmcollError):
     """A buffer of an asynchronous call was changed before the call had ended. Found with `shmrun --check` only.
 
-    The call was made with whatever its buffers contained, and the group goes on.
+    The call was made with whatever its buffers contained, and the group stays usable.
     """
 
 
@@ -121,7 +121,7 @@ class OperatorFailed(ShmcollError):
     """The operator of a reduction of objects has raised, or its result cannot be pickled.
 
     Raised on every rank; the text says on which rank it was and what it raised, and on that rank `__cause__` is the
-    exception itself. The group goes on.
+    exception itself. The group stays usable.
     """
 
 
@@ -130,8 +130,8 @@ class InternalError(ShmcollError):
 
 
 class RemoteTraceback(Exception):
-    """The traceback of a rank, as text. Never raised: it is the `__cause__` of an exception that `shmcoll.run` raises
-    for a rank, which was raised in another process."""
+    """The traceback of a rank, as text. Never raised itself: it is the `__cause__` of the exception that the rank
+    raised and `shmcoll.run` raises again."""
 
     def __str__(self) -> str:
         return f'\n"""\n{self.args[0]}"""'

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages, Collectives):
-    """A group of ranks that call collectives together. `shmcoll.init()` returns that of all ranks.
+    """A group of ranks that call collectives together. `shmcoll.init()` returns the group of all ranks.
 
     Every method is a collective unless its description says otherwise: all ranks of the group call it, in the same
     order, with the same shape, dtype and arguments. Arrays may have any memory layout. A result is a new C-contiguous
@@ -149,8 +149,8 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
     def plan(self, operation: str, *args: Any, **keywords: Any) -> Plan:
         """Prepare a call that is to be made many times on the same arrays. Not a collective.
 
-        The arguments are checked now, and not again. A call of the plan works on what the arrays contain at that time;
-        counts and displacements are those of now.
+        The arguments are checked once, now. Each call of the plan uses what the arrays contain at that time, with the
+        counts and displacements given here.
 
         Args:
             operation: the name of a collective of arrays, or "send", "recv" or "sendrecv".
@@ -207,7 +207,7 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
             destinations: ranks of this group; None for no rank. By default the sources.
 
         Returns:
-            A `Graph`, which has a group of its own: its messages do not meet those of this communicator.
+            A `Graph`. It has its own group: its messages never match those of this communicator.
 
         Raises:
             ArenaError: on all ranks, there is no memory for the group.
@@ -255,8 +255,9 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
     def dup(self) -> Communicator:
         """Return a new communicator of the same ranks in the same order.
 
-        Its operations and messages do not meet those of this one. So a library can call collectives beside its caller's
-        without knowing of them, and threads can make collectives at the same time, each with its own communicator.
+        Operations and messages on one never interfere with those on the other. So a library can call collectives beside
+        its caller's without knowing of them, and threads can make collectives at the same time, each with its own
+        communicator.
 
         Raises:
             ArenaError: on all ranks, there is no memory for the group.
@@ -303,7 +304,7 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
 
         Args:
             ranks: ranks of this group, this rank among them.
-            name: groups of the same ranks with different names are different groups: their operations do not meet.
+            name: groups of the same ranks with different names are different groups: their operations never interfere.
 
         Returns:
             The communicator of these ranks.
@@ -384,9 +385,9 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
 
         Its memory is freed when all members have left it; the memory of a communicator that is never closed is freed at
         the end of the job. Pending asynchronous work, and calls of other threads, are completed first. Posted receives
-        whose messages have not come are withdrawn: at once if none can come any more, else after 3 s; stderr reports
-        which. Ranks that wait for this rank, or call it afterwards, get `RankFailed`. Calling `close` again has no
-        effect.
+        whose messages have not arrived are withdrawn: at once if none can arrive any more, else after 3 s; stderr
+        reports which. Ranks that wait for this rank, or call it afterwards, get `RankFailed`. Calling `close` again has
+        no effect.
 
         Raises:
             ValueError: this is the group of all ranks, which the end of the process closes.

@@ -1,6 +1,6 @@
 """Ranks as a graph, and the collectives of neighbours in it.
 
-A graph has a communicator of its own, so its messages do not meet those of the user. When the graph is made, all ranks
+A graph has a communicator of its own, so its messages never match those of the user. When the graph is made, all ranks
 compare the edges that they have named. So each edge has a sender and a receiver.
 
 Protocol: each call sends one message along each edge out of the rank, and receives one along each edge into it. Short
@@ -122,7 +122,7 @@ class Graph(ProcessBound):
             async_op: return a `Work` at once.
 
         Returns:
-            As from `all_gather`.
+            The result, as from `all_gather`.
 
         Raises:
             ValueError: axis 0 of `x` is not a multiple of the number of destinations, or `out` is missing.
@@ -175,7 +175,7 @@ class Graph(ProcessBound):
             async_op: return a `Work` at once.
 
         Returns:
-            As from `all_gather_v`.
+            The result and the receive counts, as from `all_gather_v`.
 
         Raises:
             TypeError: the counts are not integers.

@@ -63,17 +63,17 @@ class Messages(NativeCalls):
 
         Args:
             x: array of any shape, of any dtype of fixed size.
-            dest: the rank that receives it; None for nobody: then nothing is sent.
+            dest: the rank that receives it; None to send nothing.
             tag: 0 to 2**31 - 1.
             synchronous: return (or end the `Work`) only when the receiver has begun to receive this message: by any
                 receive, posted or not, or by `mprobe`. Meanwhile other threads and asynchronous calls go on. An
-                interrupt leaves the message where it is, and the group goes on.
+                interrupt leaves the message in place, and the group stays usable.
             async_op: return a `Work` at once.
 
         Raises:
             TypeError: `x` is not an array, its elements have no fixed size, or its dtype has many hundred fields.
             ArenaError: the heap (`shmrun --heap`, SHMCOLL_HEAP) has no room for the message. It has not been sent;
-                earlier messages stay, and the group goes on.
+                earlier messages stay, and the group stays usable.
             RankFailed: the receiver has left.
             ValueError: there is no rank `dest`, or the tag is out of range. Or a synchronous send to this rank itself
                 would wait forever, because no receive that fits is posted, and the rank has no other thread; nothing
@@ -101,16 +101,16 @@ class Messages(NativeCalls):
     def recv(self, out: Out | None = None, source: int | None = ANY, tag: int = ANY, *, async_op: bool = False) -> Any:
         """Receive a message; wait for it up to `timeout`. Not a collective.
 
-        Of the messages that fit, the one is received that its rank sent first.
+        Of the messages of one rank that match, the one that was sent first is received.
 
         Args:
             out: array of the message's dtype and at least as many elements, of any shape, which is filled in C order.
                 By default an array of the dtype and shape that were sent is made.
-            source: the rank that sends, or `shmcoll.ANY`; None for nobody: then nothing is received.
+            source: the rank that sends, or `shmcoll.ANY`; None to receive nothing.
             tag: 0 to 2**31 - 1, or `shmcoll.ANY`.
             async_op: post the receive, and return a `Work` at once, which has the same result. A posted receive keeps
                 no other operation waiting. Posted receives take the messages that fit them in the order in which they
-                were posted. `Work.cancel` withdraws one whose message has not come.
+                were posted. `Work.cancel` withdraws one whose message has not arrived.
 
         Returns:
             (array, source, tag). If the message is shorter than `out`, the array is a 1-D view of the elements that it
@@ -121,7 +121,7 @@ class Messages(NativeCalls):
             ValueError: the message has more elements than `out`; it stays, and can be received again. Or `source` is
                 this rank itself, which has sent nothing that fits, and has no other thread that could.
             RankFailed: `source` has left; with `ANY`, a rank has failed or all others have left.
-            CollectiveTimeout: no message has come within `timeout`.
+            CollectiveTimeout: no message has arrived within `timeout`.
             Deadlock: this rank and others wait for one another's messages (a `CollectiveTimeout`, after a second), and
                 they have no other threads.
         """
@@ -149,7 +149,7 @@ class Messages(NativeCalls):
 
         Args:
             value: anything that can be pickled, of any size.
-            dest: the rank that receives it; None for nobody: then nothing is sent.
+            dest: the rank that receives it; None to send nothing.
             tag: 0 to 2**31 - 1.
             synchronous: as for `send`.
             async_op: return a `Work` at once. The object is pickled later: leave it alone until the work is done.
@@ -183,10 +183,10 @@ class Messages(NativeCalls):
     def recv_object(self, source: int | None = ANY, tag: int = ANY, *, async_op: bool = False) -> Any:
         """Receive an object that `send_object` has sent; wait for it up to `timeout`. Not a collective.
 
-        Of the messages that fit, objects and arrays alike, the one is received that its rank sent first.
+        Of the messages of one rank that match, objects and arrays alike, the one that was sent first is received.
 
         Args:
-            source: the rank that sends, or `shmcoll.ANY`; None for nobody: then nothing is received.
+            source: the rank that sends, or `shmcoll.ANY`; None to receive nothing.
             tag: 0 to 2**31 - 1, or `shmcoll.ANY`.
             async_op: post the receive, as for `recv`.
 
@@ -212,9 +212,9 @@ class Messages(NativeCalls):
         return calls.recv_object(self._dispatcher, source, tag)
 
     def probe(self, source: int = ANY, tag: int = ANY) -> Envelope:
-        """Wait for a message, up to `timeout`, and say what it is. It stays. Not a collective.
+        """Wait for a message, up to `timeout`, and return its envelope. Not a collective.
 
-        A message that fits a posted receive belongs to that receive, and does not count.
+        The message is not received. Messages that match a posted receive are ignored: they belong to that receive.
 
         Args:
             source: the rank that sends, or `shmcoll.ANY`.
@@ -240,14 +240,14 @@ class Messages(NativeCalls):
         return found
 
     def iprobe(self, source: int = ANY, tag: int = ANY) -> Envelope | None:
-        """Say what the next message is, if one has come. It stays. Not a collective.
+        """Return the envelope of the next message, if one has arrived. It is not received. Not a collective.
 
         Args:
             source: as for `probe`.
             tag: as for `probe`.
 
         Returns:
-            As from `probe`; None if no message that fits has come.
+            The envelope, as from `probe`, or None if no message that matches has arrived.
 
         Raises:
             ValueError: as for `recv`.
@@ -282,14 +282,14 @@ class Messages(NativeCalls):
         return found
 
     def improbe(self, source: int = ANY, tag: int = ANY) -> Message | None:
-        """Take the next message, if one has come, as `mprobe` does. Not a collective.
+        """Take the next message, if one has arrived, as `mprobe` does. Not a collective.
 
         Args:
             source: as for `probe`.
             tag: as for `probe`.
 
         Returns:
-            As from `mprobe`; None if no message that fits has come.
+            The message, as from `mprobe`, or None if no message that matches has arrived.
 
         Raises:
             ValueError: as for `recv`.
@@ -307,7 +307,7 @@ class Messages(NativeCalls):
         Args:
             messages: `shmcoll.Send(x, dest, tag)`, `shmcoll.Recv(out, source, tag)`,
                 `shmcoll.SendObject(value, dest, tag)`, `shmcoll.RecvObject(source, tag)`. `dest` and `source` may be
-                None for nobody, as in `send` and `recv`.
+                None, as in `send` and `recv`.
 
         Returns:
             A `Work` for each message, in the order given. Its result is that of `send`, `recv`, `send_object` or

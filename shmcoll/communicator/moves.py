@@ -43,7 +43,8 @@ class Moves(NativeCalls):
 
         Args:
             x: on the root, anything that can be made an array, of any dtype of fixed size. On the other ranks, an array
-                of the same shape and dtype, or whatever `out` may be elsewhere; or None, or a number, which is ignored.
+                of the same shape and dtype, or what another method takes as `out`; or None, or a number, which is
+                ignored.
             root: the rank whose array is copied.
             async_op: return a `Work` at once.
 

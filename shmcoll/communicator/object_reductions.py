@@ -61,7 +61,7 @@ class ObjectReductions(Objects):
         Raises:
             TypeError: the object cannot be pickled, or `op` cannot be called. Nothing has been sent.
             ValueError: there is no rank `root`.
-            OperatorFailed: on all ranks, `op` has raised on the root. The group goes on.
+            OperatorFailed: on all ranks, `op` has raised on the root. The group stays usable.
 
         Example:
             >>> comm.reduce_object([comm.rank]) == (list(range(comm.size)) if comm.rank == 0 else None)
@@ -91,7 +91,7 @@ class ObjectReductions(Objects):
 
         Raises:
             TypeError: the object cannot be pickled, or `op` cannot be called. Nothing has been sent.
-            OperatorFailed: on all ranks, `op` has raised, or its result cannot be pickled. The group goes on.
+            OperatorFailed: on all ranks, `op` has raised, or its result cannot be pickled. The group stays usable.
 
         Example:
             >>> comm.all_reduce_object({comm.rank}, set.union) == set(range(comm.size))
@@ -143,7 +143,7 @@ class ObjectReductions(Objects):
             async_op: as for `scan_object`.
 
         Returns:
-            As from `scan_object`; None on rank 0.
+            The result, as from `scan_object`; None on rank 0.
 
         Raises:
             TypeError: as for `all_reduce_object`.

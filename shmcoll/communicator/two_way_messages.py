@@ -68,10 +68,10 @@ class TwoWayMessages(Messages):
 
         Args:
             x: the array to send.
-            dest: the rank that receives it; None for no rank: then nothing is sent.
+            dest: the rank that receives it; None to send nothing.
             out: as for `recv`. It may be `x` or part of it: then all of `x` is sent first, and a long one is copied
                 once more.
-            source: the rank that sends, or `shmcoll.ANY`; None for no rank: then nothing is received.
+            source: the rank that sends, or `shmcoll.ANY`; None to receive nothing.
             sendtag: 0 to 2**31 - 1.
             recvtag: 0 to 2**31 - 1, or `shmcoll.ANY`.
             async_op: post the receive, start the send, and return a `Work` at once. It ends when both have ended.
@@ -154,8 +154,8 @@ class TwoWayMessages(Messages):
 
         Args:
             value: anything that can be pickled, of any size.
-            dest: the rank that receives it; None for no rank: then nothing is sent.
-            source: the rank that sends, or `shmcoll.ANY`; None for no rank: then nothing is received.
+            dest: the rank that receives it; None to send nothing.
+            source: the rank that sends, or `shmcoll.ANY`; None to receive nothing.
             sendtag: 0 to 2**31 - 1.
             recvtag: 0 to 2**31 - 1, or `shmcoll.ANY`.
             async_op: post the receive, start the send, and return a `Work` at once. It ends when both have ended. Leave

@@ -93,7 +93,8 @@ def all_gather(
 def _gather_columns(pairs: Pairs, comm: Communicator) -> None:
     """Gather along dimension 1: each rank's part is a block of columns."""
     if any(src.ndim != 2 for src, _ in pairs):
-        raise ValueError("all_gather: collective_dim 1 is for arrays of 2 dimensions")
+        shapes = ", ".join(str(src.shape) for src, _ in pairs if src.ndim != 2)
+        raise ValueError(f"all_gather: collective_dim=1 needs arrays of 2 dimensions; got shape {shapes}")
     check_results(pairs, lambda src: (src.shape[0], comm.size * src.shape[1]), "all_gather", comm)
     for src, dst in pairs:
         comm.all_gather(src, out=[dst[:, i * src.shape[1] : (i + 1) * src.shape[1]] for i in range(comm.size)])

@@ -44,7 +44,7 @@ def forget(failure: Failure) -> None:
 
 
 def tell(failure: Failure) -> None:
-    """Print a failure that the program cannot see any more, unless it has seen it."""
+    """Print a failure that no handle can report any longer, unless it was already reported."""
     if failure not in _unseen:
         return
     if text := failure.told():

@@ -176,7 +176,7 @@ class Work(ProcessBound, Generic[Result]):
             timeout: as for `wait`.
 
         Returns:
-            As from `wait`.
+            The result, as from `wait`.
 
         Raises:
             TimeoutError: the call has not ended within `timeout`. It goes on.

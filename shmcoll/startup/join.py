@@ -106,7 +106,7 @@ def _init(rank: int | None, size: int | None, job: str | None, leaders: int | No
 def from_mpi(comm: Any, *, leaders: int | None = None) -> Communicator:
     """Return a communicator of the ranks of an MPI communicator, on one machine or on several.
 
-    All ranks of `comm` call it. It is duplicated, so the program's own MPI messages do not meet those of shmcoll.
+    All ranks of `comm` call it. It is duplicated, so the program's own MPI messages never match those of shmcoll.
     `shmcoll.init()` returns the same communicator afterwards.
 
     Args:

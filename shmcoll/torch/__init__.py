@@ -92,7 +92,7 @@ def monitored_barrier(
         wait_all_ranks: has no effect, because all missing ranks are always reported.
 
     Raises:
-        torch.distributed.DistBackendError: ranks have not come in time, or have failed. The text and the attribute
+        torch.distributed.DistBackendError: ranks have not joined in time, or have failed. The text and the attribute
             `missing` have their numbers in the group. The group has ended, as after any other timeout.
         TypeError: the group is not one of this backend.
     """

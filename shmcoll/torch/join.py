@@ -48,7 +48,7 @@ def join(store: Any, rank: int, size: int, members: Sequence[int], timeout: time
     Raises:
         NotImplementedError: ranks are on several machines, or are not in ascending order.
         ValueError: the first group of this backend is not of all ranks.
-        torch.distributed.DistBackendError: ranks have not come in time.
+        torch.distributed.DistBackendError: ranks have not joined in time.
     """
     global _kept_store
     if not members:
@@ -69,7 +69,7 @@ def join(store: Any, rank: int, size: int, members: Sequence[int], timeout: time
     if numbers != sorted(set(numbers)):
         raise NotImplementedError(
             f"the backend shmcoll numbers ranks in ascending order, and the ranks of this group are {numbers}; "
-            f"make the group with sort_ranks=True, from one job"
+            f"pass sort_ranks=True; all ranks must belong to one job"
         )
     return world.subgroup(numbers, name=f"torch {name}")
 
@@ -113,7 +113,7 @@ def _exchange(store: Any, key: str, rank: int, size: int, value: str, timeout: t
     except RuntimeError as error:  # a FileStore raises nothing narrower
         missing = [other for other in range(size) if not store.check([keys[other]])]
         raise dist.DistBackendError(
-            f"rank {rank}: ranks {missing} of {size} have not come to make the group within "
+            f"rank {rank}: ranks {missing} of {size} have not joined to make the group within "
             f"{timeout.total_seconds():g} s: {error}"
         ) from error
     return [to_text(value) for value in store.multi_get(keys)]

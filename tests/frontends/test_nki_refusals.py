@@ -70,7 +70,7 @@ def refusals() -> list[tuple]:
         (
             ncc.all_gather,
             ([x], [x], group, 1),
-            "ValueError: all_gather: collective_dim 1 is for arrays of 2 dimensions",
+            "ValueError: all_gather: collective_dim=1 needs arrays of 2 dimensions; got shape (3,)",
         ),
         # arguments that every function has
         *[

@@ -129,7 +129,7 @@ def failing_join(comm: Any, store: Path) -> Any:
 
 def test_a_rank_that_does_not_come_is_named(ranks: Any, tmp_path: Path) -> None:
     text, _ = ranks(2, one_stays_away, tmp_path / "store")
-    assert "rank 0: ranks [1] of 2 have not come to make the group within 1 s" in text
+    assert "rank 0: ranks [1] of 2 have not joined to make the group within 1 s" in text
 
 
 def an_aborted_group(comm: Any, store: Path) -> Any:
