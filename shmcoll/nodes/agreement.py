@@ -39,7 +39,7 @@ from shmcoll.errors import CollectiveMismatch
 from shmcoll.nodes.native.layout import PARTLY_UNLIKE
 from shmcoll.nodes.native.state import OpeningState
 from shmcoll.nodes.progress import Wait
-from shmcoll.nodes.wire import at_address, table_at
+from shmcoll.nodes.wire import table_at
 
 if TYPE_CHECKING:
     from shmcoll.nodes.interfaces import NodesDispatcher
@@ -95,9 +95,10 @@ class Agreement:
             self.report(self._dispatcher.operation, status)
         return self.state.rows(brought.size)
 
-    def move(self, name: str, *arguments: int) -> None:
-        """Move the bytes of a call that has been agreed on; see `OpeningState.move`."""
-        status = self.state.move(name, *arguments)
+    def swap(self, source: np.ndarray, target: np.ndarray, counts: np.ndarray, displs: np.ndarray) -> None:
+        """Exchange a block with every rank, of as many bytes and from the same place in both arrays, in a call that has
+        been agreed on."""
+        status = self.state.swap(source, target, counts, displs)
         if status != c.OK:
             self.report(self._dispatcher.operation, status)
 
@@ -109,7 +110,7 @@ class Agreement:
         if status == c.REFUSED:
             self._refuse_counts(operation)
         if status == c.RAISED:
-            raise self.state.exception(at_address)
+            raise self.state.exception()
         if status == c.UNREADABLE and where == "MPI":
             mpi = d.channel.wire.mpi
             text = mpi.Get_error_string(code) if code else "a message of another length than this call has"

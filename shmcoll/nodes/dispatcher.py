@@ -165,7 +165,6 @@ class NodesDispatcher(Calls):
             return make_callable(name, address, words, self.mail.native.words, indices) or unrouted
         if name not in FUNCTIONS or not entry.FAST:
             return unrouted
-        self.agreement.state.prepare(name)
         return self.agreement.state.entry(name, self.words)
 
     def go_on(self, operation: str, status: int, call: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
@@ -260,7 +259,6 @@ class NodesDispatcher(Calls):
             call = self.agreement.state.entry(name, self.words)
         else:
             raise CallNotAllowed(f"{name}: there is no such operation between nodes; use comm.node.{name}")
-        self.agreement.state.prepare(name)
         if name in FORMS:
             call = partial(FORMS[name], call, self.size)
         is_reducing = bool(RECORDS[name].form & REDUCING)

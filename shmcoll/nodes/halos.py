@@ -91,8 +91,7 @@ def _fill(d: "NodesDispatcher", x: np.ndarray, width: int, axis: int, before: in
     joined = [as_bytes(np.ascontiguousarray(part)) for peer in sorted(sent) for part in sent[peer]]
     source = np.concatenate(joined) if joined else np.empty(0, np.uint8)
     target = np.empty_like(source)
-    given = np.array([one.ctypes.data for one in (source, counts, displs, target, counts, displs)], np.int64)
-    d.agreement.move("swap", given.ctypes.data)
+    d.agreement.swap(source, target, counts, displs)
     for peer, parts in places.items():
         at = int(displs[peer])
         for part in parts:

@@ -13,7 +13,7 @@ import numpy as np
 
 import shmcoll
 from shmcoll.engine.layout import WORD
-from shmcoll.nodes.native import long_state
+from shmcoll.nodes.native import memory
 from shmcoll.nodes.native.layout import DATA_TAG, ISEND, MOST_ROW
 
 Arrays = list[np.ndarray]
@@ -95,10 +95,9 @@ def results(comm: Any, seed: int, counted: Counted) -> None:
 
 def rows_of_many_ranks(comm: Any, seed: int) -> None:
     """Every operation as with so many ranks that an opening carries few bytes of each, and leaders exchange blocks."""
-    few, long_state.FEW_RANKS = long_state.FEW_RANKS, 0
+    few, memory.FEW_RANKS = memory.FEW_RANKS, 0
     group = comm.dup()
-    group.all_to_all(np.zeros(comm.size))
-    long_state.FEW_RANKS = few
+    memory.FEW_RANKS = few
     state = group._dispatcher.agreement.state
     state.most_row = state.words[MOST_ROW // 8] = 240
     for call, wanted in OPERATIONS.values():

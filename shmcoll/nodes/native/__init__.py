@@ -11,7 +11,7 @@ long_moves.py        long calls that move bytes; leaders.py: short blocks betwee
 partials.py          what is reduced, in which type; rails.py, owners.py, running.py, rank_order.py: long reductions
 call.py              how a call begins
 reductions.py, rooted_calls.py, counted.py, collectives.py    the calls, and their entries
-long_state.py, state.py    the memory of one group, and what Python calls
+memory.py, state.py  the memory of one group, and what Python calls
 mail_words.py        messages between two ranks of different nodes: their protocol, words and format
 mail_sends.py, mail_receives.py    these messages; mail_requests.py: the requests of MPI that both use
 mail_state.py        their memory, and what Python calls

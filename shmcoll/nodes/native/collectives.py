@@ -37,7 +37,7 @@ from shmcoll.engine.protocol.reduction import KERNEL_GIVEN
 from shmcoll.nodes.native import layout as o
 from shmcoll.nodes.native.call import agreed, is_carried, most_for_one, opened, works_in_place
 from shmcoll.nodes.native.counted import all_gather_v, all_to_all_v, gather_v, scatter_v
-from shmcoll.nodes.native.long_moves import collect_rows, exchange_blocks, gather_everywhere, permute, swap
+from shmcoll.nodes.native.long_moves import all_gather_long, exchange_blocks, gather_long, permute, swap
 from shmcoll.nodes.native.mail_receives import wait_far
 from shmcoll.nodes.native.message_entries import MESSAGES, make_message_entry
 from shmcoll.nodes.native.opening import copy_rows, open_rows_of_all, row_of
@@ -66,7 +66,7 @@ def all_gather(ctx):
     data, length = peek(x + c.DATA), peek(x + c.BYTES)
     if not is_carried(state, length, o.MOST_GATHERED):
         status = agreed(ctx)
-        return gather_everywhere(state, data, length, out) if status == c.OK else status
+        return all_gather_long(state, data, length, out) if status == c.OK else status
     status = opened(ctx, data, length)
     if status == c.OK:
         copy_rows(state, out, length)
@@ -78,7 +78,7 @@ def gather(ctx):
     data, length = peek(x + c.DATA), peek(x + c.BYTES)
     if not is_carried(state, length, most_for_one(state)):
         status = agreed(ctx)
-        return collect_rows(state, data, length, out, root) if status == c.OK else status
+        return gather_long(state, data, length, out, root) if status == c.OK else status
     status = opened(ctx, data, length)
     if status == c.OK and peek(ctx + c.RANK) == root:
         copy_rows(state, out, length)
@@ -140,7 +140,7 @@ FUNCTIONS = {
 MOVES: code.Functions = {
     "open_rows": (open_rows_of_all, 3),
     "copy_rows": (copy_rows, 3),
-    "swap": (swap, 2),
+    "swap": (swap, 3),
     "wait_far": (wait_far, 2),
 }
 

@@ -26,6 +26,7 @@ MOST_IN_ROW = 16 << 10  # bytes of a source: of a longer one, each byte goes onl
 MOST_FOR_ALL = 1 << 62  # MOST_ROW, if every rank needs all of it
 
 BYTE_BITS, GROUP_BITS, WORD_BITS = 8, 7, 64
+MOST_BYTES = 10  # of a word
 MORE = 1 << GROUP_BITS  # in a byte of which another one follows
 GROUP = MORE - 1
 

@@ -46,15 +46,14 @@ from shmcoll.nodes.native.count_rows import (
 )
 from shmcoll.nodes.native.fingerprint import UNKNOWN, describe, positive
 from shmcoll.nodes.native.long_moves import (
-    RECEIVED,
     RECEIVED_AT,
     SENT,
     SENT_FROM,
     begin_blocks,
     block_of,
     exchange_blocks,
-    give_blocks,
-    set_block_of,
+    set_received_block,
+    set_sent_block,
     share_blocks,
 )
 from shmcoll.nodes.native.messages import await_messages, mpi_failed
@@ -147,16 +146,12 @@ def move_counted(state, table, source, target, item):
                 return mpi_failed(state, 0)
             copy(target + place, source_of(state, rank) + begin, received)
             received = 0
-        set_block_of(state, SENT, rank, sent)
-        set_block_of(state, SENT_FROM, rank, get(table, size, SEND_DISPLS, rank) * item)
-        set_block_of(state, RECEIVED, rank, received)
-        set_block_of(state, RECEIVED_AT, rank, place)
-    given = give_blocks(state, source, target)
-    status = begin_blocks(state, given)
-    if status != c.OK:
-        return status
+        set_sent_block(state, rank, sent, get(table, size, SEND_DISPLS, rank) * item)
+        set_received_block(state, rank, received, place)
+    status = c.OK
+    begin_blocks(state, source, target)
     if node_shares(state, size):
-        status = share_blocks(state, given)
+        status = share_blocks(state, source, target)
     else:
         place = target + block_of(state, RECEIVED_AT, me)
         copy_freely(place, source + block_of(state, SENT_FROM, me), block_of(state, SENT, me))

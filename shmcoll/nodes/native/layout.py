@@ -25,19 +25,21 @@ MOST_FOR_ONE, MOST_FOR_ONE_SHARED = 64 << 10, 2 << 10  # collective_permute, gat
 
 SHAPE_WORDS = 2 + MOST_DIMENSIONS  # dtype and mark, number of dimensions, dimensions
 OFFER_WORDS = 3  # elements, their type, the unit of counts
-STATE_WORDS = 108
+STATE_WORDS = 104
+CALL, SHAPES = WORD, 2 * WORD  # behind a plain form: its call in memory, and the address of two: those of the
+# dimensions of x, and of `out`
 
 (
     INNER,  # context of the node's group
-    GATHER_SLOTS,  # the plain form of its all_gather,
-    GATHER_SLOTS_CALL,  # the call in memory,
-    GATHER_SLOTS_SHAPES,  # and the address of the addresses of the dimensions of x, and of `out`
-    COLLECT,  # the same of its gather
-    COLLECT_CALL,
-    COLLECT_SHAPES,
+    GATHER_SLOTS,  # the plain form of its all_gather; CALL and SHAPES behind it,
+    _,
+    _,
+    COLLECT,  # the same of its gather,
+    _,
+    _,
     PUBLISH,  # and of its broadcast
-    PUBLISH_CALL,
-    PUBLISH_SHAPES,
+    _,
+    _,
     NODES,  # number of nodes, and this rank's
     NODE,
     LOCAL,  # number of ranks of this node, and whether this rank is its leader
@@ -73,6 +75,7 @@ STATE_WORDS = 108
     VERDICT,  # of a call that has returned MISMATCH: UNLIKE or PARTLY_UNLIKE
     FAILED,  # what has failed, of a call that has returned UNREADABLE: the routine of the node, or 0 for MPI
     FAILED_STATUS,  # and its status
+    IS_REFUSED,  # whether MPI has refused to begin a message
     SCRATCH,  # address of MOST_ROW bytes
     CALLED,  # address of the words that describe this rank's call, as in a header (`fingerprint.py`)
     MOST_ROW,  # bytes of each rank that all ranks get in an opening
@@ -81,29 +84,24 @@ STATE_WORDS = 108
     RANK,
     INDEX,  # this rank's index in its node
     RAILS,  # number of ranks of each node that send and receive the parts of one array
-    GATHER_BLOCKS,  # the plain form of the all_gather_v of the node, its call, and shapes: as above
-    GATHER_BLOCKS_CALL,
-    GATHER_BLOCKS_SHAPES,
-    SWAP_BLOCKS,  # of its all_to_all_v
-    SWAP_BLOCKS_CALL,
-    SWAP_BLOCKS_SHAPES,
-    REDUCE_BLOCKS,  # of its reduce_scatter
-    REDUCE_BLOCKS_CALL,
-    REDUCE_BLOCKS_SHAPES,
-    SCAN,  # of its scan
-    SCAN_CALL,
-    SCAN_SHAPES,
+    GATHER_BLOCKS,  # the same of the all_gather_v of the node,
+    _,
+    _,
+    SWAP_BLOCKS,  # of its all_to_all_v,
+    _,
+    _,
+    REDUCE_BLOCKS,  # of its reduce_scatter,
+    _,
+    _,
+    SCAN,  # of its scan,
+    _,
+    _,
     EXSCAN,  # and of its exscan
-    EXSCAN_CALL,
-    EXSCAN_SHAPES,
+    _,
+    _,
     TABLE,  # address of a table of counts of the node's group (`engine/protocol/count_tables.py`)
     BLOCKS,  # address of the addresses and lengths of a block for each rank of the node
-    LENGTHS,  # address of a word for each rank of the group: the length of its block, where blocks are equal,
-    BEGINS,  # and where it begins
-    GIVEN,  # address of memory for the arguments of `long_moves.swap`,
-    BLOCK_ROWS,  # and of rows of a word for each rank for the blocks that these describe
-    COUNTS_OF_BLOCKS,  # of a reduce_scatter: addresses of a word for each rank: the elements of its block,
-    PLACES_OF_BLOCKS,  # and where it begins
+    BLOCK_ROWS,  # address of rows of a word for each rank: the blocks of a swap (`long_moves.py`) or a reduce_scatter
     OWN,  # address of memory for what a node has reduced, and bytes of each of its places
     OWN_BYTES,
     PARTS,  # address of memory for what is received from each node, twice, and bytes of each of these

@@ -38,12 +38,11 @@ def swap_by_leaders(state, source, target, length):
 
 
 def swap_between_nodes(state, length, row):
-    nodes, here, local, status = peek(state + o.NODES), peek(state + o.NODE), peek(state + o.LOCAL), c.OK
+    nodes, here, local = peek(state + o.NODES), peek(state + o.NODE), peek(state + o.LOCAL)
     for i in range(1, nodes):
         node = (here - i + nodes) % nodes
-        if status == c.OK:
-            room = local * ranks_of(state, node) * length
-            status = receive(state, 0, leader(state, node), message(state, node), room, o.DATA_TAG)
+        room = local * ranks_of(state, node) * length
+        receive(state, 0, leader(state, node), message(state, node), room, o.DATA_TAG)
     for i in range(nodes):
         node = (here + i) % nodes
         written = peek(state + o.TO_NODES) + node * peek(state + o.MESSAGE_BYTES)
@@ -52,10 +51,9 @@ def swap_between_nodes(state, length, row):
             for j in range(ranks_of(state, node)):
                 copy(place, peek(state + o.BY_SENDER) + sender * row + member(state, node, j) * length, length)
                 place += length
-        if node != here and status == c.OK:
-            status = send(state, 0, leader(state, node), written, place - written, o.DATA_TAG)
-    if status == c.OK:
-        status = await_messages(state, 0)
+        if node != here:
+            send(state, 0, leader(state, node), written, place - written, o.DATA_TAG)
+    status = await_messages(state, 0)
     for node in range(nodes if status == c.OK else 0):
         place = message(state, node)
         if node == here:

@@ -2,7 +2,8 @@
 
 A lane is a row of requests that are awaited together; LANES of them are on their way at a time at most. A handle of MPI
 is an int or a pointer, and fits a word. From `send` or `receive` on, PENDING of the request is not 0, and its memory
-belongs to MPI; when MPI says that the request is complete, it becomes 0. `await_messages` waits for all of a lane.
+belongs to MPI; when MPI says that the request is complete, it becomes 0. `await_messages` waits for all of a lane. If
+MPI has refused a message, no other one begins, and `await_messages` of any lane says so.
 Messages of one sender with one tag come in the order in which they are sent, and all ranks begin the receives of a call
 in that order.
 
@@ -23,13 +24,13 @@ C_INT = 0xFFFFFFFF
 
 
 def send(state, lane, rank, address, length, tag):
-    """Begin to send bytes to a rank of another node. Return OK or UNREADABLE."""
-    return begin(state, o.ISEND, 1 + 2 * rank, lane, address, length, tag)
+    """Begin to send bytes to a rank of another node."""
+    begin(state, o.ISEND, 1 + 2 * rank, lane, address, length, tag)
 
 
 def receive(state, lane, rank, address, room, tag):
-    """Begin to receive up to `room` bytes from a rank of another node. Return OK or UNREADABLE."""
-    return begin(state, o.IRECV, 2 + 2 * rank, lane, address, room, tag)
+    """Begin to receive up to `room` bytes from a rank of another node."""
+    begin(state, o.IRECV, 2 + 2 * rank, lane, address, room, tag)
 
 
 def begin(state, function, pending, lane, address, length, tag):
@@ -37,21 +38,28 @@ def begin(state, function, pending, lane, address, length, tag):
     peer = peek(peek(state + o.WORLD_RANKS) + (pending - 1) // 2 * WORD)
     byte, comm = peek(state + o.BYTE), peek(state + o.COMM)
     poke(begun + WORD, peek(begun + WORD) + length)
-    while length > 0:
+    while length > 0 and not peek(state + o.IS_REFUSED):
         number, part = peek(begun), min(length, LONGEST)
-        if number == room:
-            return mpi_failed(state, 0)
         place = (lane * room + number) * WORD
         request = peek(state + o.REQUESTS) + place
+        if number == room:
+            refuse(state, 0)
+            return
         poke(request, 0)
         error = call_long(peek(state + function), address, part, byte, peer, peek(state + tag), comm, request) & C_INT
         if error:
-            return mpi_failed(state, error)
+            refuse(state, error)
+            return
         poke(peek(state + o.PENDING) + place, pending)
         poke(begun, number + 1)
         address += part
         length -= part
-    return c.OK
+
+
+def refuse(state, error):
+    """Begin no other message, because MPI has refused one."""
+    mpi_failed(state, error)
+    poke(state + o.IS_REFUSED, 1)
 
 
 def await_messages(state, lane):
@@ -59,6 +67,8 @@ def await_messages(state, lane):
     pending."""
     begun, first = peek(state + o.BEGUN) + 2 * lane * WORD, lane * peek(state + o.ROOM)
     count, turn, i, status = peek(begun), 0, 0, c.OK
+    if peek(state + o.IS_REFUSED):
+        return c.UNREADABLE
     if count == 0:
         return status
     poke(state + o.SLEEPS, 0)

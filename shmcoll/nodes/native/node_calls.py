@@ -36,11 +36,11 @@ UINT8 = BY_NAME["uint8"].code
 MUCH = 64 << 10  # bytes for which it pays to let other threads run
 
 
-def in_node(state, routine, written):
+def in_node(state, routine):
     """Call a routine of the node's group, if there are other ranks. Return OK, INTERRUPTED or UNREADABLE."""
     if peek(state + o.LOCAL) == 1:
         return c.OK
-    status = call(peek(state + routine), peek(state + o.INNER), peek(state + written), 0)
+    status = call(peek(state + routine), peek(state + o.INNER), peek(state + routine + o.CALL), 0)
     if status == c.OK or status == c.INTERRUPTED:
         return status
     poke(state + o.FAILED, routine)
@@ -58,12 +58,12 @@ def describe(view, shape, address, length):
 
 def broadcast_in_node(state, address, length, root):
     """Copy bytes of a rank of this node to the others, where each of them has `address`."""
-    written, shapes = peek(state + o.PUBLISH_CALL), peek(state + o.PUBLISH_SHAPES)
+    written, shapes = peek(state + o.PUBLISH + o.CALL), peek(state + o.PUBLISH + o.SHAPES)
     if peek(state + o.LOCAL) > 1:
         describe(written + c.X, peek(shapes), address, length)
         describe(written + c.OUT, peek(shapes + WORD), address, length)
         poke(written + c.ARGUMENT, root)
-    return in_node(state, o.PUBLISH, o.PUBLISH_CALL)
+    return in_node(state, o.PUBLISH)
 
 
 def gather_to_leader(state, source, length, target):
@@ -72,11 +72,11 @@ def gather_to_leader(state, source, length, target):
         if target != source:
             copy(target, source, length)
         return c.OK
-    written, shapes = peek(state + o.COLLECT_CALL), peek(state + o.COLLECT_SHAPES)
+    written, shapes = peek(state + o.COLLECT + o.CALL), peek(state + o.COLLECT + o.SHAPES)
     describe(written + c.X, peek(shapes), source, length)
     if peek(state + o.IS_LEADER):
         describe(written + c.OUT, peek(shapes + WORD), target, length * peek(state + o.LOCAL))
-    return in_node(state, o.COLLECT, o.COLLECT_CALL)
+    return in_node(state, o.COLLECT)
 
 
 def set_row(state, row, i, value):
@@ -127,9 +127,9 @@ def gather_blocks(state, source, target, room):
         return c.OK
     for i in range(peek(state + o.LOCAL)):
         set_sent(state, i, own, 0)
-    written, shapes = peek(state + o.GATHER_BLOCKS_CALL), peek(state + o.GATHER_BLOCKS_SHAPES)
+    written, shapes = peek(state + o.GATHER_BLOCKS + o.CALL), peek(state + o.GATHER_BLOCKS + o.SHAPES)
     write_table(state, written, shapes, source, own, target, room)
-    return in_node(state, o.GATHER_BLOCKS, o.GATHER_BLOCKS_CALL)
+    return in_node(state, o.GATHER_BLOCKS)
 
 
 def swap_blocks(state, source, length, target, room):
@@ -139,9 +139,9 @@ def swap_blocks(state, source, length, target, room):
         begin, place = get_row(state, SEND_DISPLS, me), get_row(state, RECV_DISPLS, me)
         copy_freely(target + place, source + begin, get_row(state, SEND_COUNTS, me))
         return c.OK
-    written, shapes = peek(state + o.SWAP_BLOCKS_CALL), peek(state + o.SWAP_BLOCKS_SHAPES)
+    written, shapes = peek(state + o.SWAP_BLOCKS + o.CALL), peek(state + o.SWAP_BLOCKS + o.SHAPES)
     write_table(state, written, shapes, source, length, target, room)
-    return in_node(state, o.SWAP_BLOCKS, o.SWAP_BLOCKS_CALL)
+    return in_node(state, o.SWAP_BLOCKS)
 
 
 def write_table(state, written, shapes, source, length, target, room):
@@ -173,11 +173,11 @@ def reduce_blocks(state, target):
         total += peek(lengths + i * WORD)
     if total == 0:
         return c.OK
-    written, shapes = peek(state + o.REDUCE_BLOCKS_CALL), peek(state + o.REDUCE_BLOCKS_SHAPES)
+    written, shapes = peek(state + o.REDUCE_BLOCKS + o.CALL), peek(state + o.REDUCE_BLOCKS + o.SHAPES)
     write_reduction(state, written, mark_of(lengths, local), blocks)
     describe_elements(state, written + c.X, peek(shapes), peek(blocks), total, item)
     describe_elements(state, written + c.OUT, peek(shapes + WORD), target, own, item)
-    return in_node(state, o.REDUCE_BLOCKS, o.REDUCE_BLOCKS_CALL)
+    return in_node(state, o.REDUCE_BLOCKS)
 
 
 def reduce_to_leader(state, source, count, target):
@@ -193,15 +193,13 @@ def scan_in_node(state, includes_own, source, target, count):
         if includes_own:
             step_freely(state, START, target, 0, source, count)
         return c.OK
-    written = peek(state + o.SCAN_CALL) if includes_own else peek(state + o.EXSCAN_CALL)
-    shapes = peek(state + o.SCAN_SHAPES) if includes_own else peek(state + o.EXSCAN_SHAPES)
+    routine = o.SCAN if includes_own else o.EXSCAN
+    written, shapes = peek(state + routine + o.CALL), peek(state + routine + o.SHAPES)
     write_reduction(state, written, 0, 0)
     describe_elements(state, written + c.X, peek(shapes), source, count, peek(state + o.ITEM))
     if includes_own or peek(state + o.INDEX) > 0:
         describe_elements(state, written + c.OUT, peek(shapes + WORD), target, count, peek(state + o.ITEM))
-    if includes_own:
-        return in_node(state, o.SCAN, o.SCAN_CALL)
-    return in_node(state, o.EXSCAN, o.EXSCAN_CALL)
+    return in_node(state, routine)
 
 
 def write_reduction(state, written, argument, sources):

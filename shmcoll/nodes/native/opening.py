@@ -63,12 +63,12 @@ def make_opening(contribute, finish, expected):
     def opening(state, source, length, root):
         """Agree on the call that the slots describe. Return OK; MISMATCH, with the VERDICT; UNREADABLE if a routine of
         the node or MPI has FAILED; or INTERRUPTED."""
-        status = in_node(state, o.GATHER_SLOTS, o.GATHER_SLOTS_CALL)
+        status = in_node(state, o.GATHER_SLOTS)
         if status != c.OK:
             return status
         first, second = common(state), known(state)
         agree = first != 0 and second >= 0
-        poke(block_of(state, peek(state + o.NODE)), 0)
+        poke(node_block(state, peek(state + o.NODE)), 0)
         if agree:
             status = contribute(state, source, length, root)
         if peek(state + o.IS_LEADER) and status == c.OK:
@@ -126,7 +126,7 @@ def message(state, node):
     return peek(state + o.MESSAGES) + node * peek(state + o.MESSAGE_BYTES)
 
 
-def block_of(state, node):
+def node_block(state, node):
     """Return the address of the block in the message of a node: its length and its bytes."""
     return message(state, node) + o.HEAD - WORD
 
@@ -134,19 +134,16 @@ def block_of(state, node):
 def exchange(state, first, second):
     """Send this node's fingerprints to the other leaders, with the block that is in its message, receive theirs, and
     write the verdict."""
-    node, nodes, room, status = peek(state + o.NODE), peek(state + o.NODES), peek(state + o.MESSAGE_BYTES), c.OK
-    own, size = message(state, node), o.HEAD + peek(block_of(state, node))
+    node, nodes, room = peek(state + o.NODE), peek(state + o.NODES), peek(state + o.MESSAGE_BYTES)
+    own, size = message(state, node), o.HEAD + peek(node_block(state, node))
     poke(own, first)
     poke(own + WORD, second)
     for i in range(1, nodes):
-        if status == c.OK:
-            other = (node + i) % nodes
-            status = receive(state, 0, leader(state, other), message(state, other), room, o.OPENING_TAG)
+        other = (node + i) % nodes
+        receive(state, 0, leader(state, other), message(state, other), room, o.OPENING_TAG)
     for i in range(1, nodes):
-        if status == c.OK:
-            status = send(state, 0, leader(state, (node + i) % nodes), own, size, o.OPENING_TAG)
-    if status == c.OK:
-        status = await_messages(state, 0)
+        send(state, 0, leader(state, (node + i) % nodes), own, size, o.OPENING_TAG)
+    status = await_messages(state, 0)
     if status != c.OK:
         return status
     for other in range(nodes):
@@ -196,13 +193,13 @@ def rows_in(state, node, root):
 
 def row_place(state):
     """Return the address where a rank writes its row, if it may be too long for a slot."""
-    return block_of(state, peek(state + o.NODE)) + WORD
+    return node_block(state, peek(state + o.NODE)) + WORD
 
 
 def contribute_rows(state, source, length, root):
     """Write the rows of this node into its message. source: this rank's row, if it is too long for a slot. Only a root
     that contributes alone has it at `row_place`."""
-    block, apart = block_of(state, peek(state + o.NODE)), own_stride(state, length)
+    block, apart = node_block(state, peek(state + o.NODE)), own_stride(state, length)
     count = rows_in(state, peek(state + o.NODE), root)
     first = 0 if root == ALL else index_of(state, root)
     if o.HEAD + apart * count > peek(state + o.MESSAGE_BYTES):
@@ -222,7 +219,7 @@ def finish_rows(state, source, length, root):
     begin = peek(state + o.PUBLISHED) + 2 * WORD
     place = begin
     for node in range(peek(state + o.NODES)):
-        block = block_of(state, node)
+        block = node_block(state, node)
         if not is_expected(state, block, rows_in(state, node, root), length):
             return mpi_failed(state, 0)
         if peek(state + o.LOCAL) > 1:
@@ -273,7 +270,7 @@ def open_rows_of_all(state, source, length):
 def rows_of(state, node, length):
     """Return the address of the rows of a node, when all ranks have them. length: that of all rows."""
     if peek(state + o.LOCAL) == 1:
-        return block_of(state, node) + WORD
+        return node_block(state, node) + WORD
     before = (node + 1) * WORD + ranks_before(state, node) * stride(length)
     return peek(state + o.PUBLISHED) + 2 * WORD + before
 
@@ -292,16 +289,16 @@ def copy_rows(state, target, length):
 
 def first_block(state):
     """Return the address of the block of node 0, when all ranks have the blocks."""
-    return block_of(state, 0) if peek(state + o.LOCAL) == 1 else peek(state + o.PUBLISHED) + 2 * WORD
+    return node_block(state, 0) if peek(state + o.LOCAL) == 1 else peek(state + o.PUBLISHED) + 2 * WORD
 
 
 def block_behind(state, node, block):
     """Return the address of the block of the next node."""
-    return block_of(state, node + 1) if peek(state + o.LOCAL) == 1 else block + WORD + peek(block)
+    return node_block(state, node + 1) if peek(state + o.LOCAL) == 1 else block + WORD + peek(block)
 
 
 def row_of_root(state, root):
     """Return the address of the row of a root that contributes alone."""
     if peek(state + o.LOCAL) == 1:
-        return block_of(state, home_of(state, root)) + WORD
+        return node_block(state, home_of(state, root)) + WORD
     return peek(state + o.PUBLISHED) + (2 + home_of(state, root) + 1) * WORD

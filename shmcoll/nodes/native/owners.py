@@ -17,7 +17,7 @@ from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek, poke
 from shmcoll.engine.layout import WORD
 from shmcoll.nodes.native import layout as o
-from shmcoll.nodes.native.long_moves import receive_from_rank, send_to_rank
+from shmcoll.nodes.native.long_moves import SENT, SENT_FROM, block_of, receive_from_rank, send_to_rank
 from shmcoll.nodes.native.messages import await_messages
 from shmcoll.nodes.native.node_calls import reduce_blocks, set_block
 from shmcoll.nodes.native.partials import (
@@ -35,7 +35,7 @@ from shmcoll.nodes.native.ranks import member, ranks_in_all, ranks_of
 
 
 def to_owners(state):
-    """Reduce a block of SOURCE for each rank (COUNTS_OF_BLOCKS, PLACES_OF_BLOCKS). This rank's goes to RESULT, which
+    """Reduce a block of SOURCE for each rank (BLOCK_ROWS, in elements). This rank's goes to RESULT, which
     may be its own block of SOURCE. ELEMENTS is the greatest count."""
     step, status, k = owned_elements(state), c.OK, 0
     count = -(-peek(state + o.ELEMENTS) // step)
@@ -69,12 +69,12 @@ def owned_elements(state):
 def owned(state, k, rank):
     """Return the elements of a rank's block in segment k."""
     step = owned_elements(state)
-    return max(min(step, peek(peek(state + o.COUNTS_OF_BLOCKS) + rank * WORD) - k * step), 0)
+    return max(min(step, block_of(state, SENT, rank) - k * step), 0)
 
 
 def source_of(state, k, rank):
     """Return the address of segment k of the block for a rank."""
-    begin = peek(peek(state + o.PLACES_OF_BLOCKS) + rank * WORD) + k * owned_elements(state)
+    begin = block_of(state, SENT_FROM, rank) + k * owned_elements(state)
     return peek(state + o.SOURCE) + begin * peek(state + o.STORED_ITEM)
 
 
@@ -85,9 +85,8 @@ def begin_owned(state, k):
     own_bytes, status = owned(state, k, peek(state + o.RANK)) * peek(state + o.ITEM), c.OK
     for i in range(1, nodes):
         node = (here - i + nodes) % nodes
-        if status == c.OK:
-            sender = member(state, node, me % ranks_of(state, node))
-            status = receive_from_rank(state, k & 1, sender, part(state, k, node), own_bytes)
+        sender = member(state, node, me % ranks_of(state, node))
+        receive_from_rank(state, k & 1, sender, part(state, k, node), own_bytes)
     place = own_place(state, k)  # which has a place for each round for each node
     for i in range(1, nodes + 1):
         node = (here + i) % nodes
@@ -114,7 +113,7 @@ def reduce_for(state, k, node, first, place):
             set_block(state, i, widened(state, wide, source_of(state, k, owner), count), count)
         status = reduce_blocks(state, place)
     if node != peek(state + o.NODE) and is_mine and status == c.OK:
-        status = send_to_rank(state, k & 1, rank, place, owned(state, k, rank) * peek(state + o.ITEM))
+        send_to_rank(state, k & 1, rank, place, owned(state, k, rank) * peek(state + o.ITEM))
     return status
 
 

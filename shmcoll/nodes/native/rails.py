@@ -158,14 +158,14 @@ def begin_segment(state, k):
         return status
     for i in range(1, nodes):
         node = (here + i) % nodes
-        if status == c.OK and gets_result(state, here):
+        if gets_result(state, here):
             length = piece_elements(state, k, here) * item
-            status = receive_from_rank(state, k & 1, member(state, node, me), part(state, k, node), length)
+            receive_from_rank(state, k & 1, member(state, node, me), part(state, k, node), length)
     for i in range(1, nodes):
         node = (here + i) % nodes
         if status == c.OK and gets_result(state, node):
             address, length = own_slice(state, k) + piece_begin(state, k, node), piece_elements(state, k, node) * item
-            status = send_to_rank(state, k & 1, member(state, node, me), address, length)
+            send_to_rank(state, k & 1, member(state, node, me), address, length)
     return status
 
 
@@ -183,13 +183,11 @@ def combine_piece(state, k):
         return status
     for i in range(1, nodes):
         node = (here + i) % nodes
-        if status == c.OK:
-            place, count = total + piece_begin(state, k, node), piece_elements(state, k, node)
-            status = receive_from_rank(state, 2 + (k & 1), member(state, node, me), place, count * item)
+        place, count = total + piece_begin(state, k, node), piece_elements(state, k, node)
+        receive_from_rank(state, 2 + (k & 1), member(state, node, me), place, count * item)
     for i in range(1, nodes):
         if status == c.OK:
-            rank = member(state, (here + i) % nodes, me)
-            status = send_to_rank(state, 2 + (k & 1), rank, total + begin, length * item)
+            send_to_rank(state, 2 + (k & 1), member(state, (here + i) % nodes, me), total + begin, length * item)
     return status
 
 

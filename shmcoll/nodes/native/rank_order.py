@@ -11,7 +11,7 @@ from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek, poke
 from shmcoll.engine.layout import WORD
 from shmcoll.nodes.native import layout as o
-from shmcoll.nodes.native.long_moves import gather_everywhere
+from shmcoll.nodes.native.long_moves import all_gather_long
 from shmcoll.nodes.native.partials import SEGMENT_BYTES, finish, fold, widened
 from shmcoll.nodes.native.ranks import ranks_in_all
 
@@ -24,7 +24,7 @@ def reduce_in_rank_order(state, ranks, begin, end):
     while at < peek(state + o.ELEMENTS) and status == c.OK:
         count = min(step, peek(state + o.ELEMENTS) - at)
         operand = widened(state, peek(state + o.WIDE), peek(state + o.SOURCE) + at * stored, count)
-        status = gather_everywhere(state, operand, count * item, peek(state + o.OWN))
+        status = all_gather_long(state, operand, count * item, peek(state + o.OWN))
         for rank in range(size):
             poke(peek(state + o.ROW_PLACES) + rank * WORD, peek(state + o.OWN) + rank * count * item)
         first, behind = max(begin, at), min(end, at + count)

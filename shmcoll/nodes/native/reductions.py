@@ -19,9 +19,10 @@ from shmcoll.engine.layout import WORD
 from shmcoll.engine.protocol.reduction import ALL, SOURCES
 from shmcoll.nodes.native import layout as o
 from shmcoll.nodes.native.call import agreed, announce_alike, is_carried, opened
+from shmcoll.nodes.native.long_moves import SENT_FROM, block_of, set_sent_block
 from shmcoll.nodes.native.messages import mpi_failed
 from shmcoll.nodes.native.node_calls import reduce_to_leader, step_freely
-from shmcoll.nodes.native.opening import block_of, make_opening, row_of, rows_of, stride
+from shmcoll.nodes.native.opening import make_opening, node_block, row_of, rows_of, stride
 from shmcoll.nodes.native.owners import to_owners
 from shmcoll.nodes.native.partials import combine, describe_reduction, finish, fold, join, needs_rank_order, widened
 from shmcoll.nodes.native.rails import reduce_along_rails
@@ -75,7 +76,7 @@ def reduces_first(state, length):
 
 def contribute_partial(state, source, length, root):
     """Reduce the operands of this node into the message of its leader."""
-    block = block_of(state, peek(state + o.NODE))
+    block = node_block(state, peek(state + o.NODE))
     poke(block, length)
     if peek(state + o.LOCAL) == 1:
         copy(block + WORD, source, length)
@@ -87,9 +88,9 @@ def finish_partials(state, source, length, root):
     """Combine the partial results of the nodes in PUBLISHED."""
     published = peek(state + o.PUBLISHED)
     for node in range(peek(state + o.NODES)):
-        if peek(block_of(state, node)) != length:
+        if peek(node_block(state, node)) != length:
             return mpi_failed(state, 0)
-        poke(peek(state + o.PART_PLACES) + node * WORD, block_of(state, node) + WORD)
+        poke(peek(state + o.PART_PLACES) + node * WORD, node_block(state, node) + WORD)
     poke(published + WORD, length)
     return combine(state, published + 2 * WORD, peek(state + o.ELEMENTS))
 
@@ -107,11 +108,8 @@ def reduce_scatter(ctx):
         return c.NEEDS_PYTHON
     state, me, size, count = peek(ctx + o.STATE), peek(ctx + c.RANK), peek(ctx + c.SIZE), peek(ctx + c.X + c.COUNT)
     most = describe_blocks(ctx, state)
-    begin, own, length = (
-        peek(peek(state + o.PLACES_OF_BLOCKS) + me * WORD),
-        peek(ctx + c.OUT + c.COUNT),
-        count * peek(state + o.ITEM),
-    )
+    begin, own = block_of(state, SENT_FROM, me), peek(ctx + c.OUT + c.COUNT)
+    length = count * peek(state + o.ITEM)
     if needs_rank_order(state):
         return reduce_in_order(ctx, size, begin, own, o.MOST_SCATTERED)
     if not is_carried(state, length, o.MOST_SCATTERED):
@@ -127,21 +125,16 @@ def reduce_scatter(ctx):
 
 
 def describe_blocks(ctx, state):
-    """Write how many elements the block of each rank has, and where it begins. Return the greatest number."""
-    size, begins = peek(ctx + c.SIZE), peek(state + o.BEGINS)
-    lengths, begin, most = peek(state + o.LENGTHS), 0, peek(ctx + c.OUT + c.COUNT)
-    if peek(ctx + c.ARGUMENT) == EVEN:
-        for rank in range(size):
-            poke(lengths + rank * WORD, most)
-            poke(begins + rank * WORD, rank * most)
-    else:
-        lengths = peek(ctx + SOURCES) + size * WORD
-        for rank in range(size):
-            poke(begins + rank * WORD, begin)
-            begin += peek(lengths + rank * WORD)
-            most = max(most, peek(lengths + rank * WORD))
-    poke(state + o.COUNTS_OF_BLOCKS, lengths)
-    poke(state + o.PLACES_OF_BLOCKS, begins)
+    """Write to BLOCK_ROWS how many elements the block of each rank has, and where it begins. Return the greatest
+    number."""
+    size, most, begin = peek(ctx + c.SIZE), peek(ctx + c.OUT + c.COUNT), 0
+    for rank in range(size):
+        count = peek(ctx + c.OUT + c.COUNT)
+        if peek(ctx + c.ARGUMENT) != EVEN:
+            count = peek(peek(ctx + SOURCES) + (size + rank) * WORD)
+        set_sent_block(state, rank, count, begin)
+        begin += count
+        most = max(most, count)
     return most
 
 

@@ -22,7 +22,7 @@ from shmcoll.engine.layout import WORD
 from shmcoll.nodes.native import layout as o
 from shmcoll.nodes.native.call import announce
 from shmcoll.nodes.native.fingerprint import UNKNOWN, describe, positive, with_array
-from shmcoll.nodes.native.long_moves import hand_out_rows, spread
+from shmcoll.nodes.native.long_moves import broadcast_long, scatter_long
 from shmcoll.nodes.native.opening import SELF_SIZED, open_rows, row_of_root, row_place
 
 ROW_LENGTH, ARRAY_TYPE, ARRAY_DIMENSIONS, ARRAY_DIMS = (WORD * i for i in range(4))
@@ -62,7 +62,7 @@ def broadcast(ctx):
         return status
     root = peek(ctx + c.ARGUMENT)
     if is_separate(state, root):
-        return spread(state, place, length, root)
+        return broadcast_long(state, place, length, root)
     if peek(ctx + c.RANK) != root:
         copy(place, carried_array(state, root), length)
     return c.OK
@@ -78,7 +78,7 @@ def scatter(ctx):
         return status
     root = peek(ctx + c.ARGUMENT)
     if is_separate(state, root):
-        return hand_out_rows(state, peek(ctx + c.X + c.DATA), peek(out + c.DATA), length, root)
+        return scatter_long(state, peek(ctx + c.X + c.DATA), peek(out + c.DATA), length, root)
     copy(peek(out + c.DATA), carried_array(state, root) + peek(ctx + c.RANK) * length, length)
     return c.OK
 
@@ -126,7 +126,7 @@ def take_shape(ctx, state, view, mark, root):
             poke(shape, peek(view + c.DTYPE) | mark << MARK_SHIFT)
             poke(shape + WORD, dimensions)
             copy(shape + 2 * WORD, peek(view + c.DIMS), dimensions * WORD)
-        status = spread(state, shape, o.SHAPE_WORDS * WORD, root)
+        status = broadcast_long(state, shape, o.SHAPE_WORDS * WORD, root)
     if status == c.OK and peek(ctx + PHASE) == OPEN:
         copy(peek(ctx + WANTED_SHAPE), shape, (2 + dimensions) * WORD)
     return status

@@ -46,11 +46,9 @@ def find_totals_before(state, operand, count):
     if peek(state + o.IS_LEADER):
         for node in range(here):
             poke(peek(state + o.ROW_PLACES) + node * WORD, part(state, 0, node))
-            if status == c.OK:
-                status = receive_from_rank(state, 0, leader(state, node), part(state, 0, node), length)
-        for node in range(here + 1, nodes):
-            if status == c.OK:
-                status = send_to_rank(state, 0, leader(state, node), total, length)
+            receive_from_rank(state, 0, leader(state, node), part(state, 0, node), length)
+        for node in range(here + 1, nodes if status == c.OK else 0):
+            send_to_rank(state, 0, leader(state, node), total, length)
         if status == c.OK:
             status = await_messages(state, 0)
         if status == c.OK:
