@@ -14,23 +14,10 @@ from shmcoll.diagnostics.call_site import at_site
 from shmcoll.diagnostics.describe_call import called_in
 from shmcoll.diagnostics.describe_mismatch import explain_tables
 from shmcoll.engine import context as c
+from shmcoll.engine import layout
 from shmcoll.engine.collective import ROOTED
 from shmcoll.engine.kernels.dtypes import BY_NUMPY
-from shmcoll.engine.layout import (
-    ELEMENT_TYPE,
-    HEADER_ARGUMENTS,
-    HEADER_CALL,
-    HEADER_DIMS,
-    HEADER_MAX_DIMS,
-    HEADER_SEQUENCE,
-    LARGEST_COUNT,
-    SEND_COUNTS,
-    SOURCE_SIZE,
-    TABLE_SIZES,
-    WORD,
-    pack_call,
-    table_words,
-)
+from shmcoll.engine.layout import WORD
 from shmcoll.engine.protocol.count_tables import TABLE
 from shmcoll.engine.protocol.sync import SEED, mix
 from shmcoll.engine.system.text import beginning, to_text
@@ -78,11 +65,11 @@ class Agreement:
             arguments: words that must be equal on all ranks, too.
             brought: bytes of this rank, as many on all ranks, and few.
         """
-        call = pack_call(RECORDS[operation].code, BY_NUMPY[array.dtype].code, 0, 0, array.ndim)
-        dims = array.shape[:HEADER_MAX_DIMS]
-        called, first = self.state.called, HEADER_DIMS // WORD
-        called[HEADER_SEQUENCE // WORD], called[HEADER_CALL // WORD] = self.sequence + 1, call
-        called[HEADER_ARGUMENTS // WORD :][:2] = arguments
+        call = layout.pack_call(RECORDS[operation].code, BY_NUMPY[array.dtype].code, 0, 0, array.ndim)
+        dims = array.shape[: layout.HEADER_MAX_DIMS]
+        called, first = self.state.called, layout.HEADER_DIMS // WORD
+        called[layout.HEADER_SEQUENCE // WORD], called[layout.HEADER_CALL // WORD] = self.sequence + 1, call
+        called[layout.HEADER_ARGUMENTS // WORD :][:2] = arguments
         called[first : first + len(dims)] = dims
         fingerprint = SEED
         for word in (RECORDS[operation].code, BY_NUMPY[array.dtype].code, *arguments):
@@ -191,12 +178,12 @@ class Agreement:
     def _tables_seen(self) -> np.ndarray:
         """Return tables of counts of which only this rank's is known, and what all ranks send to it."""
         d, offered = self._dispatcher, self.state.offered
-        tables = np.full((d.size, table_words(d.size)), -1, np.int64)
-        ends = tables[:, TABLE_SIZES * d.size :]
+        tables = np.full((d.size, layout.table_words(d.size)), -1, np.int64)
+        ends = tables[:, layout.TABLE_SIZES * d.size :]
         tables[:, : d.size] = 0
-        tables[:, SEND_COUNTS * d.size + d.rank], ends[:, ELEMENT_TYPE], _ = offered.T
-        ends[:, SOURCE_SIZE] = LARGEST_COUNT
-        tables[d.rank] = table_at(d.words.item(TABLE // WORD), table_words(d.size))
+        tables[:, layout.SEND_COUNTS * d.size + d.rank], ends[:, layout.ELEMENT_TYPE], _ = offered.T
+        ends[:, layout.SOURCE_SIZE] = layout.LARGEST_COUNT
+        tables[d.rank] = table_at(d.words.item(TABLE // WORD), layout.table_words(d.size))
         return tables
 
     def refuse(self, kind: type[Exception], text: str, calls: dict[int, str] | None = None) -> None:

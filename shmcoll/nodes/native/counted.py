@@ -18,44 +18,16 @@ that is short, S of what a node sends, W a word. A, o, B, and O(S) for an openin
 """
 
 from shmcoll.engine import context as c
+from shmcoll.engine import layout
 from shmcoll.engine.atomics import copy, peek, poke
-from shmcoll.engine.layout import (
-    COUNT_UNIT,
-    ELEMENT_TYPE,
-    RECV_COUNTS,
-    RECV_DISPLS,
-    SEND_COUNTS,
-    SEND_DISPLS,
-    TABLE_SIZES,
-    WORD,
-)
+from shmcoll.engine.layout import WORD
 from shmcoll.engine.protocol import count_tables
 from shmcoll.engine.protocol.count_checks import ANYONE, get, put, receives_fit, sends_fit, take_counts
 from shmcoll.engine.protocol.sync import mix
+from shmcoll.nodes.native import count_rows, long_moves, opening
 from shmcoll.nodes.native import layout as o
-from shmcoll.nodes.native import opening
 from shmcoll.nodes.native.call import announce
-from shmcoll.nodes.native.count_rows import (
-    MOST_FOR_ALL,
-    MOST_IN_ROW,
-    carries_tables,
-    open_counts,
-    source_bytes,
-    source_of,
-    table_of,
-)
 from shmcoll.nodes.native.fingerprint import UNKNOWN, describe, positive
-from shmcoll.nodes.native.long_moves import (
-    RECEIVED_AT,
-    SENT,
-    SENT_FROM,
-    begin_blocks,
-    block_of,
-    exchange_blocks,
-    set_received_block,
-    set_sent_block,
-    share_blocks,
-)
 from shmcoll.nodes.native.messages import await_messages, mpi_failed
 from shmcoll.nodes.native.node_calls import copy_freely
 from shmcoll.nodes.native.opening import open_rows_of_all, row_of
@@ -63,19 +35,19 @@ from shmcoll.nodes.native.ranks import member, ranks_in_all
 
 
 def all_to_all_v(ctx):
-    return exchange(ctx, MOST_IN_ROW, ANYONE, ANYONE)
+    return exchange(ctx, count_rows.MOST_IN_ROW, ANYONE, ANYONE)
 
 
 def all_gather_v(ctx):
-    return exchange(ctx, MOST_FOR_ALL, ANYONE, ANYONE)
+    return exchange(ctx, count_rows.MOST_FOR_ALL, ANYONE, ANYONE)
 
 
 def gather_v(ctx):
-    return exchange(ctx, MOST_IN_ROW, ANYONE, peek(ctx + c.ARGUMENT))
+    return exchange(ctx, count_rows.MOST_IN_ROW, ANYONE, peek(ctx + c.ARGUMENT))
 
 
 def scatter_v(ctx):
-    return exchange(ctx, MOST_IN_ROW, peek(ctx + c.ARGUMENT), ANYONE)
+    return exchange(ctx, count_rows.MOST_IN_ROW, peek(ctx + c.ARGUMENT), ANYONE)
 
 
 def exchange(ctx, most, sender, receiver):
@@ -83,10 +55,11 @@ def exchange(ctx, most, sender, receiver):
     x, out = ctx + c.X, ctx + c.OUT
     if phase != count_tables.DATA:
         first = describe(ctx, x if peek(x + c.DTYPE) else out, peek(ctx + c.ARGUMENT_2))
-        first, element = mix(first, peek(ctx + c.ARGUMENT_2)), get(table, peek(ctx + c.SIZE), TABLE_SIZES, ELEMENT_TYPE)
+        first = mix(first, peek(ctx + c.ARGUMENT_2))
+        element = get(table, peek(ctx + c.SIZE), layout.TABLE_SIZES, layout.ELEMENT_TYPE)
         announce(ctx, first, positive(mix(first, element)) if element >= 0 else UNKNOWN, 0, 0)
-        if carries_tables(state):
-            status = open_counts(state, table, peek(x + c.DATA), peek(x + c.BYTES), most, sender, receiver)
+        if count_rows.carries_tables(state):
+            status = count_rows.open_counts(state, table, peek(x + c.DATA), peek(x + c.BYTES), most, sender, receiver)
         else:
             status = find_counts(state, table, first, sender, receiver)
         if status != c.OK:
@@ -107,12 +80,12 @@ def find_counts(state, table, first, sender, receiver):
         o.OFFER_WORDS * WORD,
     )
     for rank in range(size):
-        poke(offers + rank * apart, get(table, size, SEND_COUNTS, rank))
-        poke(offers + rank * apart + WORD, get(table, size, TABLE_SIZES, ELEMENT_TYPE))
-        poke(offers + rank * apart + 2 * WORD, get(table, size, TABLE_SIZES, COUNT_UNIT))
+        poke(offers + rank * apart, get(table, size, layout.SEND_COUNTS, rank))
+        poke(offers + rank * apart + WORD, get(table, size, layout.TABLE_SIZES, layout.ELEMENT_TYPE))
+        poke(offers + rank * apart + 2 * WORD, get(table, size, layout.TABLE_SIZES, layout.COUNT_UNIT))
     status = open_rows_of_all(state, 0, 0)
     if status == c.OK:
-        status = exchange_blocks(state, offers, offered, apart)
+        status = long_moves.exchange_blocks(state, offers, offered, apart)
     if status != c.OK:
         return status
     fits = sends_fit(table, size, receiver) if sender == ANYONE or sender == peek(state + o.RANK) else 1
@@ -126,9 +99,9 @@ def find_counts(state, table, first, sender, receiver):
             status = c.REFUSED
     if status == c.OK:
         take_counts(offered, apart, size, table)
-        for rank in range(size if get(table, size, TABLE_SIZES, ELEMENT_TYPE) < 0 else 0):
+        for rank in range(size if get(table, size, layout.TABLE_SIZES, layout.ELEMENT_TYPE) < 0 else 0):
             if peek(offered + rank * apart + WORD) >= 0:
-                put(table, size, TABLE_SIZES, ELEMENT_TYPE, peek(offered + rank * apart + WORD))
+                put(table, size, layout.TABLE_SIZES, layout.ELEMENT_TYPE, peek(offered + rank * apart + WORD))
     return status
 
 
@@ -137,35 +110,35 @@ def move_counted(state, table, source, target, item):
     do not overlap."""
     size, me = ranks_in_all(state), peek(state + o.RANK)
     for rank in range(size):
-        sent = 0 if source_of(state, me) else get(table, size, SEND_COUNTS, rank) * item
-        received = get(table, size, RECV_COUNTS, rank) * item
-        place = get(table, size, RECV_DISPLS, rank) * item
-        if source_of(state, rank) and received > 0:
-            begin = get(table_of(state, rank), size, SEND_DISPLS, me) * item
-            if begin + received > source_bytes(state, rank):
+        sent = 0 if count_rows.source_of(state, me) else get(table, size, layout.SEND_COUNTS, rank) * item
+        received = get(table, size, layout.RECV_COUNTS, rank) * item
+        place = get(table, size, layout.RECV_DISPLS, rank) * item
+        if count_rows.source_of(state, rank) and received > 0:
+            begin = get(count_rows.table_of(state, rank), size, layout.SEND_DISPLS, me) * item
+            if begin + received > count_rows.source_bytes(state, rank):
                 return mpi_failed(state, 0)
-            copy(target + place, source_of(state, rank) + begin, received)
+            copy(target + place, count_rows.source_of(state, rank) + begin, received)
             received = 0
-        set_sent_block(state, rank, sent, get(table, size, SEND_DISPLS, rank) * item)
-        set_received_block(state, rank, received, place)
+        long_moves.set_sent_block(state, rank, sent, get(table, size, layout.SEND_DISPLS, rank) * item)
+        long_moves.set_received_block(state, rank, received, place)
     status = c.OK
-    begin_blocks(state, source, target)
+    long_moves.begin_blocks(state, source, target)
     if node_shares(state, size):
-        status = share_blocks(state, source, target)
+        status = long_moves.share_blocks(state, source, target)
     else:
-        place = target + block_of(state, RECEIVED_AT, me)
-        copy_freely(place, source + block_of(state, SENT_FROM, me), block_of(state, SENT, me))
+        begin, length = get(table, size, layout.SEND_DISPLS, me) * item, long_moves.block_of(state, long_moves.SENT, me)
+        copy_freely(target + get(table, size, layout.RECV_DISPLS, me) * item, source + begin, length)
     return await_messages(state, 0) if status == c.OK else status
 
 
 def node_shares(state, size):
     """Return whether a rank of this node may send another one of it a block that has not come with the opening."""
     local, node = peek(state + o.LOCAL), peek(state + o.NODE)
-    if not carries_tables(state):
+    if not count_rows.carries_tables(state):
         return 1
     for i in range(local):
         sender = member(state, node, i)
-        for j in range(0 if source_of(state, sender) else local):
-            if j != i and get(table_of(state, sender), size, SEND_COUNTS, member(state, node, j)) > 0:
+        for j in range(0 if count_rows.source_of(state, sender) else local):
+            if j != i and get(count_rows.table_of(state, sender), size, layout.SEND_COUNTS, member(state, node, j)) > 0:
                 return 1
     return 0

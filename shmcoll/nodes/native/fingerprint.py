@@ -10,15 +10,9 @@ puts these into words afterwards (`nodes/agreement.py`).
 """
 
 from shmcoll.engine import context as c
+from shmcoll.engine import layout
 from shmcoll.engine.atomics import peek, poke
-from shmcoll.engine.layout import (
-    HEADER_ARGUMENTS,
-    HEADER_CALL,
-    HEADER_DIMS,
-    HEADER_MAX_DIMS,
-    WORD,
-    pack_call,
-)
+from shmcoll.engine.layout import WORD
 from shmcoll.engine.protocol.sync import SEED, mix
 from shmcoll.nodes.native.layout import CALLED, STATE
 
@@ -31,12 +25,13 @@ def describe(ctx, view, second):
     about arrays."""
     called, operation, dimensions = peek(peek(ctx + STATE) + CALLED), peek(ctx + c.OPERATION), peek(view + c.DIMENSIONS)
     reduction, algorithm, argument = peek(ctx + c.REDUCTION), peek(ctx + c.ALGORITHM), peek(ctx + c.ARGUMENT)
-    poke(called + HEADER_CALL, pack_call(operation, peek(view + c.DTYPE), reduction, algorithm, dimensions))
-    poke(called + HEADER_ARGUMENTS, argument)
-    poke(called + HEADER_ARGUMENTS + WORD, second)
-    for i in range(min(dimensions, HEADER_MAX_DIMS)):
-        poke(called + HEADER_DIMS + i * WORD, peek(peek(view + c.DIMS) + i * WORD))
-    return mix(mix(SEED, pack_call(operation, 0, reduction, algorithm, 0)), argument)
+    call = layout.pack_call(operation, peek(view + c.DTYPE), reduction, algorithm, dimensions)
+    poke(called + layout.HEADER_CALL, call)
+    poke(called + layout.HEADER_ARGUMENTS, argument)
+    poke(called + layout.HEADER_ARGUMENTS + WORD, second)
+    for i in range(min(dimensions, layout.HEADER_MAX_DIMS)):
+        poke(called + layout.HEADER_DIMS + i * WORD, peek(peek(view + c.DIMS) + i * WORD))
+    return mix(mix(SEED, layout.pack_call(operation, 0, reduction, algorithm, 0)), argument)
 
 
 def with_array(fingerprint, view, mark):

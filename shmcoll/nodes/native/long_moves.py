@@ -26,16 +26,9 @@ from shmcoll.engine.atomics import peek, poke
 from shmcoll.engine.kernels.kernels import clear
 from shmcoll.engine.layout import WORD
 from shmcoll.nodes.native import layout as o
+from shmcoll.nodes.native import node_calls
 from shmcoll.nodes.native.leaders import swap_by_leaders
 from shmcoll.nodes.native.messages import await_messages, receive, send
-from shmcoll.nodes.native.node_calls import (
-    broadcast_in_node,
-    copy_freely,
-    gather_blocks,
-    set_received,
-    set_sent,
-    swap_blocks,
-)
 from shmcoll.nodes.native.ranks import home_of, index_of, member, ranks_in_all, ranks_of
 
 SEGMENT_BYTES = 1 << 20  # of a broadcast that several ranks of a node share, or that several nodes pass on
@@ -101,12 +94,12 @@ def share_blocks(state, source, target):
     for i in range(peek(state + o.LOCAL)):
         peer = member(state, here, i)
         length, begin = block_of(state, SENT, peer), block_of(state, SENT_FROM, peer)
-        set_sent(state, i, length, begin)
+        node_calls.set_sent(state, i, length, begin)
         sent = max(sent, begin + length)
         length, begin = block_of(state, RECEIVED, peer), block_of(state, RECEIVED_AT, peer)
-        set_received(state, i, length, begin)
+        node_calls.set_received(state, i, length, begin)
         received = max(received, begin + length)
-    return swap_blocks(state, source, sent, target, received)
+    return node_calls.swap_blocks(state, source, sent, target, received)
 
 
 def exchange_blocks(state, source, target, length):
@@ -139,7 +132,7 @@ def gather_long(state, block, length, rows, root):
         set_sent_block(state, rank, length if rank == root != me else 0, 0)
         set_received_block(state, rank, length if rank != root == me else 0, rank * length)
     if me == root:
-        copy_freely(rows + me * length, block, length)
+        node_calls.copy_freely(rows + me * length, block, length)
     return swap_at_home(state, block, rows, root)
 
 
@@ -151,7 +144,7 @@ def scatter_long(state, rows, target, length, root):
         set_sent_block(state, rank, length if rank != root == me else 0, rank * length)
         set_received_block(state, rank, length if rank == root != me else 0, 0)
     if me == root:
-        copy_freely(target, rows + me * length, length)
+        node_calls.copy_freely(target, rows + me * length, length)
     return swap_at_home(state, rows, target, root)
 
 
@@ -197,8 +190,8 @@ def share_rows(state, block, node, first, length, rows, room):
     for i in range(peek(state + o.LOCAL)):
         has = first + i < ranks_of(state, node)
         rank = member(state, node, first + i) if has else 0
-        set_received(state, i, length if has else 0, rank * length)
-    return gather_blocks(state, block, rows, room)
+        node_calls.set_received(state, i, length if has else 0, rank * length)
+    return node_calls.gather_blocks(state, block, rows, room)
 
 
 def broadcast_long(state, address, length, root):
@@ -211,7 +204,7 @@ def broadcast_long(state, address, length, root):
         begin = k * step
         count = min(step, length - begin)
         if is_home:
-            status = broadcast_in_node(state, address + begin, count, index_of(state, root))
+            status = node_calls.broadcast_in_node(state, address + begin, count, index_of(state, root))
         else:
             receive_segment(state, address, length, home, step, k + 1)
             status = await_messages(state, k & 1)
@@ -273,5 +266,5 @@ def share_segment(state, address, count):
     """Copy the parts of the rails to all ranks of this node."""
     for i in range(peek(state + o.LOCAL)):
         begin = part_begin(state, count, i)
-        set_received(state, i, part_begin(state, count, i + 1) - begin, begin)
-    return gather_blocks(state, address + part_begin(state, count, peek(state + o.INDEX)), address, count)
+        node_calls.set_received(state, i, part_begin(state, count, i + 1) - begin, begin)
+    return node_calls.gather_blocks(state, address + part_begin(state, count, peek(state + o.INDEX)), address, count)

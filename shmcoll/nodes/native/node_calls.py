@@ -9,22 +9,11 @@ of the node, `set_sent` what goes there.
 """
 
 from shmcoll.engine import context as c
+from shmcoll.engine import layout
 from shmcoll.engine.atomics import call, call_kernel, copy, peek, poke
 from shmcoll.engine.kernels.dtypes import BY_NAME
 from shmcoll.engine.kernels.kernels import START
-from shmcoll.engine.layout import (
-    COUNT_UNIT,
-    ELEMENT_TYPE,
-    RECV_COUNTS,
-    RECV_DISPLS,
-    RECV_ROOM,
-    RESULT_SIZE,
-    SEND_COUNTS,
-    SEND_DISPLS,
-    SOURCE_SIZE,
-    TABLE_SIZES,
-    WORD,
-)
+from shmcoll.engine.layout import WORD
 from shmcoll.engine.native import cpython as py
 from shmcoll.engine.native.entry_counts import mark_of
 from shmcoll.engine.protocol import count_tables
@@ -88,13 +77,13 @@ def get_row(state, row, i):
 
 
 def set_sent(state, i, length, place):
-    set_row(state, SEND_COUNTS, i, length)
-    set_row(state, SEND_DISPLS, i, place)
+    set_row(state, layout.SEND_COUNTS, i, length)
+    set_row(state, layout.SEND_DISPLS, i, place)
 
 
 def set_received(state, i, length, place):
-    set_row(state, RECV_COUNTS, i, length)
-    set_row(state, RECV_DISPLS, i, place)
+    set_row(state, layout.RECV_COUNTS, i, length)
+    set_row(state, layout.RECV_DISPLS, i, place)
 
 
 def copy_freely(target, source, length):
@@ -121,9 +110,9 @@ def gather_blocks(state, source, target, room):
     """Copy a block of each rank of this node to its place in `target` on all of them. This rank's may be there
     already."""
     me = peek(state + o.INDEX)
-    own = get_row(state, RECV_COUNTS, me)
+    own = get_row(state, layout.RECV_COUNTS, me)
     if peek(state + o.LOCAL) == 1:
-        copy_freely(target + get_row(state, RECV_DISPLS, me), source, own)
+        copy_freely(target + get_row(state, layout.RECV_DISPLS, me), source, own)
         return c.OK
     for i in range(peek(state + o.LOCAL)):
         set_sent(state, i, own, 0)
@@ -136,8 +125,8 @@ def swap_blocks(state, source, length, target, room):
     """Copy a block of each rank of this node to each of them."""
     me = peek(state + o.INDEX)
     if peek(state + o.LOCAL) == 1:
-        begin, place = get_row(state, SEND_DISPLS, me), get_row(state, RECV_DISPLS, me)
-        copy_freely(target + place, source + begin, get_row(state, SEND_COUNTS, me))
+        begin, place = get_row(state, layout.SEND_DISPLS, me), get_row(state, layout.RECV_DISPLS, me)
+        copy_freely(target + place, source + begin, get_row(state, layout.SEND_COUNTS, me))
         return c.OK
     written, shapes = peek(state + o.SWAP_BLOCKS + o.CALL), peek(state + o.SWAP_BLOCKS + o.SHAPES)
     write_table(state, written, shapes, source, length, target, room)
@@ -147,11 +136,11 @@ def swap_blocks(state, source, length, target, room):
 def write_table(state, written, shapes, source, length, target, room):
     """Complete the table and the call of a routine with counts."""
     for i in range(peek(state + o.LOCAL)):
-        set_row(state, RECV_ROOM, i, -1)
-    set_row(state, TABLE_SIZES, SOURCE_SIZE, length)
-    set_row(state, TABLE_SIZES, RESULT_SIZE, room)
-    set_row(state, TABLE_SIZES, ELEMENT_TYPE, UINT8)
-    set_row(state, TABLE_SIZES, COUNT_UNIT, 1)
+        set_row(state, layout.RECV_ROOM, i, -1)
+    set_row(state, layout.TABLE_SIZES, layout.SOURCE_SIZE, length)
+    set_row(state, layout.TABLE_SIZES, layout.RESULT_SIZE, room)
+    set_row(state, layout.TABLE_SIZES, layout.ELEMENT_TYPE, UINT8)
+    set_row(state, layout.TABLE_SIZES, layout.COUNT_UNIT, 1)
     describe(written + c.X, peek(shapes), source, length)
     describe(written + c.OUT, peek(shapes + WORD), target, room)
     poke(written + count_tables.PHASE, count_tables.BOTH)

@@ -17,39 +17,10 @@ from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek, poke
 from shmcoll.engine.layout import WORD
 from shmcoll.nodes.native import layout as o
+from shmcoll.nodes.native import partials as p
 from shmcoll.nodes.native.long_moves import SENT, SENT_FROM, block_of, receive_from_rank, send_to_rank
-from shmcoll.nodes.native.messages import await_messages
 from shmcoll.nodes.native.node_calls import reduce_blocks, set_block
-from shmcoll.nodes.native.partials import (
-    SEGMENT_BYTES,
-    UNIT,
-    combine,
-    finish,
-    is_alone,
-    is_widened,
-    own_place,
-    part,
-    widened,
-)
 from shmcoll.nodes.native.ranks import member, ranks_in_all, ranks_of
-
-
-def to_owners(state):
-    """Reduce a block of SOURCE for each rank (BLOCK_ROWS, in elements). This rank's goes to RESULT, which
-    may be its own block of SOURCE. ELEMENTS is the greatest count."""
-    step, status, k = owned_elements(state), c.OK, 0
-    count = -(-peek(state + o.ELEMENTS) // step)
-    if count > 0:
-        status = begin_owned(state, 0)
-    while k < count and status == c.OK:
-        if k + 1 < count:
-            status = begin_owned(state, k + 1)
-        if status == c.OK:
-            status = await_messages(state, k & 1)
-        if status == c.OK:
-            status = combine_owned(state, k)
-        k += 1
-    return status
 
 
 def rounds_for(state, node):
@@ -63,7 +34,7 @@ def owned_elements(state):
     for node in range(peek(state + o.NODES)):
         most, least = max(most, ranks_of(state, node)), min(least, ranks_of(state, node))
     places = peek(state + o.NODES) * -(-most // least)
-    return max(SEGMENT_BYTES // peek(state + o.ITEM) // places // UNIT * UNIT, 1)
+    return max(p.SEGMENT_BYTES // peek(state + o.ITEM) // places // p.UNIT * p.UNIT, 1)
 
 
 def owned(state, k, rank):
@@ -86,8 +57,8 @@ def begin_owned(state, k):
     for i in range(1, nodes):
         node = (here - i + nodes) % nodes
         sender = member(state, node, me % ranks_of(state, node))
-        receive_from_rank(state, k & 1, sender, part(state, k, node), own_bytes)
-    place = own_place(state, k)  # which has a place for each round for each node
+        receive_from_rank(state, k & 1, sender, p.part(state, k, node), own_bytes)
+    place = p.own_place(state, k)  # which has a place for each round for each node
     for i in range(1, nodes + 1):
         node = (here + i) % nodes
         for number in range(rounds_for(state, node)):
@@ -102,15 +73,15 @@ def reduce_for(state, k, node, first, place):
     local, me, status = peek(state + o.LOCAL), peek(state + o.INDEX), c.OK
     is_mine = first + me < ranks_of(state, node)
     rank = member(state, node, first + me) if is_mine else 0
-    if is_alone(state):
-        place = widened(state, place, source_of(state, k, rank), owned(state, k, rank))
+    if p.is_alone(state):
+        place = p.widened(state, place, source_of(state, k, rank), owned(state, k, rank))
     else:
         for i in range(local):
             there = first + i < ranks_of(state, node)
             owner = member(state, node, first + i) if there else 0
             count = owned(state, k, owner) if there else 0
             wide = peek(state + o.WIDE) + i * owned_elements(state) * peek(state + o.ITEM)
-            set_block(state, i, widened(state, wide, source_of(state, k, owner), count), count)
+            set_block(state, i, p.widened(state, wide, source_of(state, k, owner), count), count)
         status = reduce_blocks(state, place)
     if node != peek(state + o.NODE) and is_mine and status == c.OK:
         send_to_rank(state, k & 1, rank, place, owned(state, k, rank) * peek(state + o.ITEM))
@@ -120,16 +91,16 @@ def reduce_for(state, k, node, first, place):
 def combine_owned(state, k):
     """Combine segment k of this rank's block."""
     nodes, here, count = peek(state + o.NODES), peek(state + o.NODE), owned(state, k, peek(state + o.RANK))
-    place = own_place(state, k) + places_before_own(state) * owned_elements(state) * peek(state + o.ITEM)
-    if is_alone(state) and not is_widened(state):
+    place = p.own_place(state, k) + places_before_own(state) * owned_elements(state) * peek(state + o.ITEM)
+    if p.is_alone(state) and not p.is_widened(state):
         place = source_of(state, k, peek(state + o.RANK))
     for node in range(nodes):
-        poke(peek(state + o.PART_PLACES) + node * WORD, place if node == here else part(state, k, node))
+        poke(peek(state + o.PART_PLACES) + node * WORD, place if node == here else p.part(state, k, node))
     result = peek(state + o.RESULT) + k * owned_elements(state) * peek(state + o.STORED_ITEM)
     total = peek(state + o.TOTAL) if peek(state + o.LAST) else result
-    status = combine(state, total, count)
+    status = p.combine(state, total, count)
     if status == c.OK and peek(state + o.LAST):
-        finish(state, result, total, count, ranks_in_all(state))
+        p.finish(state, result, total, count, ranks_in_all(state))
     return status
 
 
@@ -140,3 +111,16 @@ def places_before_own(state):
         if node != here:
             places += rounds_for(state, node)
     return places
+
+
+def has_written(_state, _k):
+    return c.OK
+
+
+reduce_segments = p.make_pipeline(begin_owned, combine_owned, has_written)
+
+
+def to_owners(state):
+    """Reduce a block of SOURCE for each rank (BLOCK_ROWS, in elements). This rank's goes to RESULT, which may be its
+    own block of SOURCE. ELEMENTS is the greatest count."""
+    return reduce_segments(state, -(-peek(state + o.ELEMENTS) // owned_elements(state)))

@@ -23,6 +23,7 @@ from shmcoll.engine.native.entry import KERNELS
 from shmcoll.engine.protocol import reduction
 from shmcoll.engine.protocol.reduction import ALL, HALF_TYPES
 from shmcoll.nodes.native import layout as o
+from shmcoll.nodes.native.messages import await_messages
 from shmcoll.nodes.native.node_calls import copy_freely, step_freely
 
 SEGMENT_BYTES = 1 << 20
@@ -154,3 +155,27 @@ def join(state, target, first, second, count):
     poke(state + o.FIRST_VALUE, first + (failed - 1) * peek(state + o.ITEM))
     poke(state + o.SECOND_VALUE, second + (failed - 1) * peek(state + o.ITEM))
     return c.RAISED
+
+
+# --- segments ---------------------------------------------------------------------------------------------------------
+
+
+def make_pipeline(begin, combine, end):
+    """Return a function that reduces segments: while the messages of one, in the lane k & 1, are on their way, the next
+    one begins. Each of the three functions takes the number of a segment, and returns a status."""
+
+    def pipeline(state, count):
+        status, k = begin(state, 0) if count > 0 else c.OK, 0
+        while k < count and status == c.OK:
+            if k + 1 < count:
+                status = begin(state, k + 1)
+            if status == c.OK:
+                status = await_messages(state, k & 1)
+            if status == c.OK:
+                status = combine(state, k)
+            if status == c.OK and k > 0:
+                status = end(state, k - 1)
+            k += 1
+        return end(state, count - 1) if count > 0 and status == c.OK else status
+
+    return pipeline

@@ -24,51 +24,13 @@ from shmcoll.engine.atomics import peek, poke
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.protocol.reduction import ALL
 from shmcoll.nodes.native import layout as o
+from shmcoll.nodes.native import node_calls
+from shmcoll.nodes.native import partials as p
 from shmcoll.nodes.native.long_moves import part_begin, receive_from_rank, send_to_rank
 from shmcoll.nodes.native.messages import await_messages
-from shmcoll.nodes.native.node_calls import (
-    gather_blocks,
-    reduce_blocks,
-    set_block,
-    set_received,
-    set_sent,
-    swap_blocks,
-)
-from shmcoll.nodes.native.partials import (
-    SEGMENT_BYTES,
-    UNIT,
-    combine,
-    finish,
-    is_alone,
-    is_widened,
-    own_place,
-    part,
-    widened,
-)
 from shmcoll.nodes.native.ranks import home_of, index_of, member, ranks_in_all
 
 WHOLE_BYTES = 256 << 10
-
-
-def reduce_along_rails(state):
-    """Reduce ELEMENTS elements at SOURCE over all ranks, into RESULT of the root, or of all ranks. It may be SOURCE."""
-    step, status, k = segment_elements(state), c.OK, 0
-    count = -(-peek(state + o.ELEMENTS) // step)
-    if count > 0:
-        status = begin_segment(state, 0)
-    while k < count and status == c.OK:
-        if k + 1 < count:
-            status = begin_segment(state, k + 1)
-        if status == c.OK:
-            status = await_messages(state, k & 1)
-        if status == c.OK and peek(state + o.INDEX) < peek(state + o.RAILS):
-            status = combine_piece(state, k)
-        if status == c.OK and k > 0:
-            status = end_segment(state, k - 1)
-        k += 1
-    if status == c.OK and count > 0:
-        status = end_segment(state, count - 1)
-    return status
 
 
 def gets_result(state, node):
@@ -79,7 +41,7 @@ def gets_result(state, node):
 def segment_elements(state):
     """Return the elements of a segment. PARTS has room for whole slices of it, if these go to a root."""
     return max(
-        SEGMENT_BYTES // peek(state + o.ITEM) // (1 if peek(state + o.ROOT) == ALL else peek(state + o.NODES)), 1
+        p.SEGMENT_BYTES // peek(state + o.ITEM) // (1 if peek(state + o.ROOT) == ALL else peek(state + o.NODES)), 1
     )
 
 
@@ -105,12 +67,12 @@ def slice_elements(state, k):
 
 def own_slice(state, k):
     """Return the address of what this node has reduced of this rank's slice."""
-    return operand(state, k) if is_alone(state) and not is_widened(state) else own_place(state, k)
+    return operand(state, k) if p.is_alone(state) and not p.is_widened(state) else p.own_place(state, k)
 
 
 def total_slice(state, k):
     """Return the address of the slice of the result, of partial results."""
-    return result(state, k) if is_alone(state) and peek(state + o.LAST) == 0 else own_place(state, k)
+    return result(state, k) if p.is_alone(state) and peek(state + o.LAST) == 0 else p.own_place(state, k)
 
 
 def pieces(state, k):
@@ -139,20 +101,20 @@ def piece_end_of(length, pieces_of_slice, number):
     """Return where the first `number` pieces of a slice end."""
     if number == pieces_of_slice:
         return length
-    return length * number // pieces_of_slice // UNIT * UNIT
+    return length * number // pieces_of_slice // p.UNIT * p.UNIT
 
 
 def begin_segment(state, k):
     """Reduce a segment in the node, and begin to exchange the slices of this rail."""
     count, item, status = elements_of(state, k), peek(state + o.ITEM), c.OK
-    if is_alone(state):
-        widened(state, own_place(state, k), operand(state, k), count)
+    if p.is_alone(state):
+        p.widened(state, p.own_place(state, k), operand(state, k), count)
     else:
-        source = widened(state, peek(state + o.WIDE), operand(state, k), count)
+        source = p.widened(state, peek(state + o.WIDE), operand(state, k), count)
         for i in range(peek(state + o.LOCAL)):
             begin = part_begin(state, count, i)
-            set_block(state, i, source + begin * item, part_begin(state, count, i + 1) - begin)
-        status = reduce_blocks(state, own_place(state, k))
+            node_calls.set_block(state, i, source + begin * item, part_begin(state, count, i + 1) - begin)
+        status = node_calls.reduce_blocks(state, p.own_place(state, k))
     nodes, here, me = peek(state + o.NODES), peek(state + o.NODE), peek(state + o.INDEX)
     if me >= peek(state + o.RAILS):
         return status
@@ -160,7 +122,7 @@ def begin_segment(state, k):
         node = (here + i) % nodes
         if gets_result(state, here):
             length = piece_elements(state, k, here) * item
-            receive_from_rank(state, k & 1, member(state, node, me), part(state, k, node), length)
+            receive_from_rank(state, k & 1, member(state, node, me), p.part(state, k, node), length)
     for i in range(1, nodes):
         node = (here + i) % nodes
         if status == c.OK and gets_result(state, node):
@@ -172,13 +134,13 @@ def begin_segment(state, k):
 def combine_piece(state, k):
     """Combine this rank's piece, and begin to exchange the pieces of the result."""
     nodes, here, me, item = peek(state + o.NODES), peek(state + o.NODE), peek(state + o.INDEX), peek(state + o.ITEM)
-    if not gets_result(state, here):
+    if me >= peek(state + o.RAILS) or not gets_result(state, here):
         return c.OK
     begin, length = piece_begin(state, k, here), piece_elements(state, k, here)
     for node in range(nodes):
-        place = own_slice(state, k) + begin if node == here else part(state, k, node)
+        place = own_slice(state, k) + begin if node == here else p.part(state, k, node)
         poke(peek(state + o.PART_PLACES) + node * WORD, place)
-    status, total = combine(state, total_slice(state, k) + begin, length), total_slice(state, k)
+    status, total = p.combine(state, total_slice(state, k) + begin, length), total_slice(state, k)
     if pieces(state, k) == 1:
         return status
     for i in range(1, nodes):
@@ -197,24 +159,32 @@ def end_segment(state, k):
     if status != c.OK or not gets_result(state, peek(state + o.NODE)):
         return status
     count, item, total = elements_of(state, k), peek(state + o.ITEM), total_slice(state, k)
-    if not is_alone(state):
+    if not p.is_alone(state):
         total = peek(state + o.TOTAL) if peek(state + o.LAST) else result(state, k)
         status = collect_slices(state, k, total, count * item)
     if status == c.OK and peek(state + o.LAST) and (root == ALL or root == peek(state + o.RANK)):
-        finish(state, result(state, k), total, count, ranks_in_all(state))
+        p.finish(state, result(state, k), total, count, ranks_in_all(state))
     return status
 
 
 def collect_slices(state, k, total, room):
     """Copy the slices of a segment to the ranks of this node, or to the root."""
     count, item, root = elements_of(state, k), peek(state + o.ITEM), peek(state + o.ROOT)
+    receives = root == ALL or root == peek(state + o.RANK)
     for i in range(peek(state + o.LOCAL)):
-        begin = part_begin(state, count, i)
-        is_sent = root == ALL or root == peek(state + o.RANK)
-        set_received(state, i, (part_begin(state, count, i + 1) - begin) * item if is_sent else 0, begin * item)
+        begin, end = part_begin(state, count, i), part_begin(state, count, i + 1)
+        node_calls.set_received(state, i, (end - begin) * item if receives else 0, begin * item)
     if root == ALL:
-        return gather_blocks(state, own_place(state, k), total, room)
+        return node_calls.gather_blocks(state, p.own_place(state, k), total, room)
     length = slice_elements(state, k) * item
     for i in range(peek(state + o.LOCAL)):
-        set_sent(state, i, length if i == index_of(state, root) else 0, 0)
-    return swap_blocks(state, own_place(state, k), length, total, room if root == peek(state + o.RANK) else 0)
+        node_calls.set_sent(state, i, length if i == index_of(state, root) else 0, 0)
+    return node_calls.swap_blocks(state, p.own_place(state, k), length, total, room if receives else 0)
+
+
+reduce_segments = p.make_pipeline(begin_segment, combine_piece, end_segment)
+
+
+def reduce_along_rails(state):
+    """Reduce ELEMENTS elements at SOURCE over all ranks, into RESULT of the root, or of all ranks. It may be SOURCE."""
+    return reduce_segments(state, -(-peek(state + o.ELEMENTS) // segment_elements(state)))

@@ -18,13 +18,13 @@ from shmcoll.engine.kernels.kernels import START
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.protocol.reduction import ALL, SOURCES
 from shmcoll.nodes.native import layout as o
+from shmcoll.nodes.native import partials as p
 from shmcoll.nodes.native.call import agreed, announce_alike, is_carried, opened
 from shmcoll.nodes.native.long_moves import SENT_FROM, block_of, set_sent_block
 from shmcoll.nodes.native.messages import mpi_failed
 from shmcoll.nodes.native.node_calls import reduce_to_leader, step_freely
 from shmcoll.nodes.native.opening import make_opening, node_block, row_of, rows_of, stride
 from shmcoll.nodes.native.owners import to_owners
-from shmcoll.nodes.native.partials import combine, describe_reduction, finish, fold, join, needs_rank_order, widened
 from shmcoll.nodes.native.rails import reduce_along_rails
 from shmcoll.nodes.native.rank_order import reduce_in_rank_order
 from shmcoll.nodes.native.ranks import ranks_of
@@ -41,17 +41,17 @@ def reduce(ctx):
 
 def reduce_to(ctx, root):
     """Reduce to the root, or to all ranks."""
-    if not describe_reduction(ctx):
+    if not p.describe_reduction(ctx):
         return c.NEEDS_PYTHON
     state, count, size = peek(ctx + o.STATE), peek(ctx + c.X + c.COUNT), peek(ctx + c.SIZE)
     length, results = count * peek(state + o.ITEM), count if root == ALL or peek(ctx + c.RANK) == root else 0
     poke(state + o.ROOT, root)
-    if needs_rank_order(state):
+    if p.needs_rank_order(state):
         return reduce_in_order(ctx, size, 0, results, peek(state + o.MOST_ROW))
     if not carries_partials(state, length):
         status = agreed(ctx)
         return reduce_along_rails(state) if status == c.OK else status
-    source, total = widened(state, peek(state + o.WIDE), peek(state + o.SOURCE), count), peek(state + o.TOTAL)
+    source, total = p.widened(state, peek(state + o.WIDE), peek(state + o.SOURCE), count), peek(state + o.TOTAL)
     if reduces_first(state, length):
         announce_alike(ctx, 0, 0)
         status, total = open_partials(state, source, length, root), peek(state + o.PUBLISHED) + 2 * WORD
@@ -60,7 +60,7 @@ def reduce_to(ctx, root):
         if status == c.OK and results:
             status = reduce_rows(state, total, length, 0, count)
     if status == c.OK and results:
-        finish(state, peek(ctx + c.OUT + c.DATA), total, count, size)
+        p.finish(state, peek(ctx + c.OUT + c.DATA), total, count, size)
     return status
 
 
@@ -92,7 +92,7 @@ def finish_partials(state, source, length, root):
             return mpi_failed(state, 0)
         poke(peek(state + o.PART_PLACES) + node * WORD, node_block(state, node) + WORD)
     poke(published + WORD, length)
-    return combine(state, published + 2 * WORD, peek(state + o.ELEMENTS))
+    return p.combine(state, published + 2 * WORD, peek(state + o.ELEMENTS))
 
 
 def expected_length(state, source, length, root):
@@ -104,23 +104,23 @@ open_partials = make_opening(contribute_partial, finish_partials, expected_lengt
 
 def reduce_scatter(ctx):
     """The blocks are equal parts of x, or have the lengths that the call brings (`engine/native/entry_counts.py`)."""
-    if not describe_reduction(ctx):
+    if not p.describe_reduction(ctx):
         return c.NEEDS_PYTHON
     state, me, size, count = peek(ctx + o.STATE), peek(ctx + c.RANK), peek(ctx + c.SIZE), peek(ctx + c.X + c.COUNT)
     most = describe_blocks(ctx, state)
     begin, own = block_of(state, SENT_FROM, me), peek(ctx + c.OUT + c.COUNT)
     length = count * peek(state + o.ITEM)
-    if needs_rank_order(state):
+    if p.needs_rank_order(state):
         return reduce_in_order(ctx, size, begin, own, o.MOST_SCATTERED)
     if not is_carried(state, length, o.MOST_SCATTERED):
         status = agreed(ctx)
         poke(state + o.ELEMENTS, most)
         return to_owners(state) if status == c.OK else status
-    status = opened(ctx, widened(state, peek(state + o.WIDE), peek(state + o.SOURCE), count), length)
+    status = opened(ctx, p.widened(state, peek(state + o.WIDE), peek(state + o.SOURCE), count), length)
     if status == c.OK:
         status = reduce_rows(state, peek(state + o.TOTAL), length, begin * peek(state + o.ITEM), own)
     if status == c.OK:
-        finish(state, peek(ctx + c.OUT + c.DATA), peek(state + o.TOTAL), own, size)
+        p.finish(state, peek(ctx + c.OUT + c.DATA), peek(state + o.TOTAL), own, size)
     return status
 
 
@@ -148,7 +148,7 @@ def exscan(ctx):
 
 def prefix(ctx, ranks):
     """Combine the arrays of the first ranks in their order. Rank 0 of an exscan has no result."""
-    if not describe_reduction(ctx):
+    if not p.describe_reduction(ctx):
         return c.NEEDS_PYTHON
     state, count = peek(ctx + o.STATE), peek(ctx + c.X + c.COUNT)
     if not is_carried(state, count * peek(state + o.ITEM), peek(state + o.MOST_ROW)) and peek(state + o.IN_RANK_ORDER):
@@ -165,13 +165,13 @@ def reduce_in_order(ctx, ranks, begin, count, most):
     if not is_carried(state, length, most):
         status = agreed(ctx)
         return reduce_in_rank_order(state, ranks, begin, begin + count) if status == c.OK else status
-    status = opened(ctx, widened(state, peek(state + o.WIDE), peek(state + o.SOURCE), elements), length)
+    status = opened(ctx, p.widened(state, peek(state + o.WIDE), peek(state + o.SOURCE), elements), length)
     for rank in range(size):
         poke(peek(state + o.ROW_PLACES) + rank * WORD, row_of(state, rank, length))
     if status == c.OK:
-        status = fold(state, total, ranks, begin * peek(state + o.ITEM), count)
+        status = p.fold(state, total, ranks, begin * peek(state + o.ITEM), count)
     if status == c.OK:
-        finish(state, peek(ctx + c.OUT + c.DATA), total, count, size)
+        p.finish(state, peek(ctx + c.OUT + c.DATA), total, count, size)
     return status
 
 
@@ -186,7 +186,7 @@ def reduce_rows(state, target, length, begin, count):
         for _ in range(1, ranks_of(state, node)):
             row += stride(length)
             if status == c.OK:
-                status = join(state, partial, partial, row, count)
+                status = p.join(state, partial, partial, row, count)
         if node > 0 and status == c.OK:
-            status = join(state, target, target, partial, count)
+            status = p.join(state, target, target, partial, count)
     return status
