@@ -10,16 +10,22 @@ the node, of groups that only algorithms use; these are not shown.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from shmcoll.collectives import record_of
-from shmcoll.diagnostics.describe_call import call_over_nodes, message_in_words, operation_over_nodes
+from shmcoll.diagnostics.describe_call import call_over_nodes, operation_over_nodes
 from shmcoll.diagnostics.flight_log import FlightRecord, flights
 from shmcoll.diagnostics.hang_report import PATIENCE, stacks_of, table, verdict
-from shmcoll.diagnostics.rank_status import INSIDE, OUTSIDE, WAITING, RankStatus, open_groups, standing, who_blocks
+from shmcoll.diagnostics.rank_status import (
+    INSIDE,
+    OUTSIDE,
+    WAITING,
+    RankStatus,
+    open_groups,
+    standing,
+    waiting_message,
+    who_blocks,
+)
 from shmcoll.engine import context as c
 from shmcoll.engine import layout
-from shmcoll.engine.collective import ANY_SOURCE, PEER
 from shmcoll.engine.memory import node_words
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group, names
@@ -177,8 +183,8 @@ def _standing(base: RankStatus, groups: list[tuple[Which, list[_Member]]], ranks
         is_open = not me.part.has_ended()
         group = Group(me.part.arena, me.part.offset, tuple(sorted(one.rank for one in members)))
         base_there = replace(base, group=group, is_world=which[0] == _WORLD)
-        if is_open and (waits := _message(base_there, me, ranks)):
-            return waits
+        if is_open and (waits := waiting_message(me.part, me.index, group.ranks, range(ranks))) and waits.since > 0:
+            return waits.shown_in(base_there)
         if me.call is not None:
             one = (is_open and not me.call.ended, max(me.call.began, me.call.ended), which, me, members)
             if latest is None or one[:2] > latest[:2]:
@@ -226,29 +232,6 @@ def _without_leaders(status: RankStatus, by_rank: dict[int, RankStatus]) -> Rank
         blames = tuple(rank for rank in status.blames if by_rank[rank].state != INSIDE)
         return replace(status, blames=blames, state=WAITING if blames else INSIDE)
     return status
-
-
-def _message(base: RankStatus, me: _Member, ranks: int) -> RankStatus | None:
-    """Return the status of a rank that waits for a message of a group over nodes; None if it does not."""
-    words = (layout.MESSAGE, layout.MESSAGE_PEER, layout.MESSAGE_TAG, layout.MESSAGE_SINCE)
-    operation, peer, tag, since = (me.part.arena.load(me.part.mailbox(me.index) + word) for word in words)
-    record = record_of(operation)
-    if record is None or not record.form & PEER or not layout.ANY <= peer < ranks or since <= 0:
-        return None
-    assert base.group is not None
-    blames = tuple(one for one in base.group.ranks if one != me.rank) if peer == layout.ANY else (peer,)
-    numbers: Any = _Numbers()
-    call = message_in_words(numbers, record.name, peer, tag)
-    state = base.state if base.state not in (WAITING, INSIDE, OUTSIDE) else WAITING
-    sends = not record.form & ANY_SOURCE
-    return replace(base, flight=None, call=call, message=since, sends=sends, blames=blames, state=state, arrived=False)
-
-
-class _Numbers:
-    """Names ranks in texts by their numbers in the job."""
-
-    def name(self, rank: int) -> int:
-        return rank
 
 
 def _ranks(count: int) -> str:

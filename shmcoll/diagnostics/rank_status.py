@@ -5,7 +5,9 @@ job goes on meanwhile, so the facts about different ranks may be some microsecon
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from shmcoll.collectives import record_of
 from shmcoll.diagnostics.describe_call import message_in_words
@@ -121,11 +123,10 @@ def standing(arena: Arena, rank: int, groups: list[Group], number: int | None = 
     outside = RankStatus(rank, told.pid, state or OUTSIDE, start=told.start)
     for group in groups:
         if rank in group.ranks and not group.has_ended():
-            waiting = _message(group, group.ranks.index(rank))
-            if waiting:
-                call, peers, since, sends = waiting
-                waits = replace(outside, state=state or WAITING, group=group, call=call, blames=peers)
-                return replace(waits, message=since, sends=sends, mail="" if sends else _mail(group, rank))
+            me = group.ranks.index(rank)
+            if waiting := waiting_message(group, me, group.ranks):
+                waits = waiting.shown_in(replace(outside, group=group))
+                return waits if waits.sends else replace(waits, mail=_mail(group, me))
     if latest is None:
         return outside
     group, flight = latest
@@ -146,8 +147,8 @@ def last_operation(arena: Arena, rank: int) -> str:
         return ""
     groups = open_groups(arena)
     for group in groups:
-        if rank in group.ranks and (waiting := _message(group, group.ranks.index(rank))):
-            return f"it was in {waiting[0]}"
+        if rank in group.ranks and (waiting := waiting_message(group, group.ranks.index(rank), group.ranks)):
+            return f"it was in {waiting.call}"
     latest = _latest(rank, groups)
     if latest is None:
         return "it had called nothing yet"
@@ -171,20 +172,40 @@ def _latest(rank: int, groups: list[Group]) -> tuple[Group, FlightRecord] | None
     return max(found, key=lambda one: _weight(one[1]), default=None)
 
 
-def _message(group: Group, rank: int) -> tuple[str, tuple[int, ...], int, bool] | None:
-    """Return the send or recv that a rank of the group is in and that has slept: its text; the ranks of the world that
-    it waits for, which are all others for ANY; since when it waits; and whether it sends."""
+class WaitingMessage(NamedTuple):
+    """A send or recv that has slept. blames: the ranks that it waits for. since: CLOCK_MONOTONIC, ns."""
+
+    call: str
+    blames: tuple[int, ...]
+    since: int
+    sends: bool
+
+    def shown_in(self, base: RankStatus) -> RankStatus:
+        """Return the status of the rank that is in it. base: what else is known of that rank."""
+        state = base.state if base.state not in (WAITING, INSIDE, OUTSIDE) else WAITING
+        found = replace(base, flight=None, state=state, call=self.call, blames=self.blames, arrived=False)
+        return replace(found, message=self.since, sends=self.sends)
+
+
+def waiting_message(
+    group: Group, rank: int, members: Sequence[int], named: Sequence[int] = ()
+) -> WaitingMessage | None:
+    """Return the message that a rank waits for in the mailbox of a group; None if it does not wait for one.
+
+    members: the ranks for which it waits if it receives from ANY, among them itself. named: the ranks by the numbers
+    that messages have for them, if these are not the ranks of the group.
+    """
     words = (layout.MESSAGE, layout.MESSAGE_PEER, layout.MESSAGE_TAG, layout.MESSAGE_SINCE)
     operation, peer, tag, since = (group.arena.load(group.mailbox(rank) + word) for word in words)
-    record = record_of(operation)
-    if record is None or not record.form & PEER or not layout.ANY <= peer < group.size:
+    record, me, numbers = record_of(operation), group.ranks[rank], named or group.ranks
+    if record is None or not record.form & PEER or not layout.ANY <= peer < len(numbers):
         return None
-    blames = tuple(group.ranks[one] for one in range(group.size) if one == peer or (peer == layout.ANY and one != rank))
-    return message_in_words(group, record.name, peer, tag), blames, since, not record.form & ANY_SOURCE
+    blames = tuple(one for one in members if one != me) if peer == layout.ANY else (numbers[peer],)
+    call = message_in_words(replace(group, ranks=tuple(numbers)), record.name, peer, tag)
+    return WaitingMessage(call, blames, since, not record.form & ANY_SOURCE)
 
 
-def _mail(group: Group, rank: int) -> str:
-    me = group.ranks.index(rank)
+def _mail(group: Group, me: int) -> str:
     with ignored(ArenaError, OSError):  # of an arena that becomes shorter, or whose descriptor the program has closed
         return what_waits(group, range(group.size), SeenMessages(group, me))
     return ""

@@ -1,6 +1,5 @@
 """A rank on the side of the server: its process, and what it has answered."""
 
-import os
 import socket
 from dataclasses import dataclass, field
 
@@ -45,8 +44,6 @@ class Rank(RankProcess):
         return End(self.status or 0, raised, bool(self.ended_by))
 
     def close(self) -> None:
-        """Close its descriptors."""
-        if self.pidfd >= 0:
-            os.close(self.pidfd)
+        super().close()
         if self.control:
             self.control.close()

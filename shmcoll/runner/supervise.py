@@ -3,8 +3,8 @@
 `protocol.py` describes the messages. What this adds to `shmcoll/startup/watcher.py`:
 
     a rank answers an exception    a rank of one call has failed by it, even if it still runs; one that stays has not
-    the caller sends `Stop`        SIGINT at once, GRACE later SIGTERM, GRACE later SIGKILL
-    the caller ends                SIGKILL at once; this process ends, too
+    the caller sends `Stop`        the ranks are ended, by SIGINT first
+    the caller ends                the ranks are killed; this process ends, too
 
 The end of a rank that has one call is the end of that call, and its output counts until then. Ranks that stay cannot be
 used any more if one of them has ended, or if the group of all ranks has. Then the server asks each remaining rank to
@@ -23,7 +23,6 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 
-from shmcoll.diagnostics import hang_report
 from shmcoll.engine.memory import arena as arenas
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group
@@ -53,7 +52,7 @@ def serve(caller: CallerSocket, request: Open, descriptors: list[int]) -> None:
             for fd in descriptors:
                 stack.callback(os.close, fd)
             watcher = _RanksWatcher(_prepared(stack, caller, request, descriptors), request)
-            stack.callback(watcher.clean_up)
+            stack.callback(watcher.end)
             start(watcher.job, watcher.ranks)
             last = watcher.run()
     except Exception as e:
@@ -110,14 +109,10 @@ class _RanksWatcher(Watcher[Rank]):
         assert self._last
         return self._last
 
-    def clean_up(self) -> None:
+    def end(self) -> None:
         """Reap all ranks, and end the processes that failed ones have left in their groups."""
-        if self.living() or (self._reason if self.stays else self.is_ending):
-            for rank in self.ranks:
-                rank.send(signal.SIGKILL)
-        for rank in self.ranks:
-            os.waitpid(rank.pid, 0)
-            rank.close()
+        by_force = self.living() or (self._reason if self.stays else self.is_ending)
+        self.clean_up(signal.SIGKILL if by_force else None)
 
     # --- hooks of Watcher ---------------------------------------------------------------------------------------------
 
@@ -136,7 +131,7 @@ class _RanksWatcher(Watcher[Rank]):
             return
         message = self._caller.receive(ready)
         if message is None:
-            sys.exit(0)  # `clean_up` runs
+            sys.exit(0)  # `end` runs
         request, descriptors = message
         if isinstance(request, Call) and descriptors and not self._reason:
             self._begin(request, descriptors)
@@ -145,7 +140,7 @@ class _RanksWatcher(Watcher[Rank]):
             self._caller.send(Over(request.number, error, closed=self._reason))
         elif isinstance(request, Stop) and request.number == self._call:
             self._where = self._look_where()
-            self.end_ranks((0.0, signal.SIGINT), (GRACE, signal.SIGTERM), (2 * GRACE, signal.SIGKILL))
+            self.end_ranks(signal.SIGINT)
         elif isinstance(request, Stop):  # the call is over
             self._caller.send(Over(request.number, closed=self._reason))
         elif isinstance(request, Close):
@@ -235,14 +230,12 @@ class _RanksWatcher(Watcher[Rank]):
             if rank.control:
                 rank.is_leaving = True
                 rank.control.close()
-        self.end_ranks((GRACE, signal.SIGTERM), (2 * GRACE, signal.SIGKILL))
+        self.end_ranks(after=GRACE)
 
     def _look_where(self) -> str:
-        """Return where the ranks are, with their stacks, as `shmrun --timeout` prints it, cut to the length of a
-        message."""
+        """Return where the ranks are, cut to the length of a message."""
         try:
-            pids = {rank.number: rank.pid for rank in self.living()}
-            return hang_report.inquest(self.arena, stacks=True, limit=_STACKS_PATIENCE, pids=pids)[:_LONGEST_WHERE]
+            return self.where(_STACKS_PATIENCE)[:_LONGEST_WHERE]
         except Exception as e:  # an error here must not keep the ranks from being ended
             return f"(not known: {type(e).__name__}: {e})"
 

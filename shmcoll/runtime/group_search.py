@@ -23,6 +23,7 @@ or ends the parent; or a process ends. Else the limit passes.
 import time
 from typing import Protocol
 
+from shmcoll.diagnostics.describe_timeout import timed_out
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
@@ -140,10 +141,11 @@ class OfMembers:
     def late(self, world: int, _what: str) -> BaseException:
         from shmcoll.diagnostics.hang_report import explained
 
-        text = (
-            f"{self._purpose}: timed out after {self.limit:g} s, waiting for world rank {world}, which leads the "
-            f"group, to call subgroup with the same ranks (and to close the one before as often)"
+        what = (
+            f"world rank {world}, which leads the group, has not called subgroup with the same ranks (and closed the "
+            f"one before as often)"
         )
+        text = timed_out(self._purpose, self.limit, what)
         return explained(CollectiveTimeout(text, operation="subgroup", missing=(0,)), self._arena)
 
     def _failed(self, rank: int, text: str) -> RankFailed:

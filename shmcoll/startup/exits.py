@@ -74,6 +74,15 @@ class RankProcess:
         self.status = result.si_status if result.si_code == os.CLD_EXITED else -result.si_status
         return True
 
+    def reap(self) -> None:
+        """Reap the process, and close the descriptors of the rank."""
+        os.waitpid(self.pid, 0)
+        self.close()
+
+    def close(self) -> None:
+        if self.pidfd >= 0:
+            os.close(self.pidfd)
+
     def send(self, signum: int) -> None:
         """Send a signal to the rank and all in its process group, dead or alive."""
         try:

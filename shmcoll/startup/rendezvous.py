@@ -67,12 +67,12 @@ from shmcoll.engine import atomics, layout
 from shmcoll.engine.memory import arena as arenas
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import Arena
+from shmcoll.engine.protocol.wait import SLICE_NS
 from shmcoll.engine.system import refusals
 from shmcoll.engine.system.processes import has_ended, process_start
 from shmcoll.errors import ArenaError, ShmcollError
 from shmcoll.startup import arena_names, rendezvous_errors
 
-SLICE_NS = 20_000_000
 _PAUSE = 0.002  # seconds between two listings, unless these take long
 
 

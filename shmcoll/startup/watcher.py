@@ -5,9 +5,9 @@ The events, and what follows. No process waits forever, because each wait here h
     a rank ends as it should    its record says departed, and all doorbells ring: an error only for ranks that need it
     a rank reports an           its record says so, and the world is aborted (collectives raise `RankFailed`)
     exception, or fails
-    a rank fails                the others have `grace` seconds to end, unless they may go on. Then all get SIGTERM, and
-                                `grace` later SIGKILL
-    the time limit is over      SIGTERM at once, and `grace` later SIGKILL
+    a rank fails                the others have `grace` seconds to end, unless they may go on. Then they are ended
+    the time limit is over      all are ended
+    ranks are to be ended       SIGTERM, and `grace` later SIGKILL (`end_ranks`)
     the watcher dies            the kernel kills the ranks (`rank_process.die_with`)
 
 Signals are sent to process groups, so that they reach the processes that a rank has started. A group has its leader's
@@ -24,6 +24,8 @@ from typing import Generic
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.startup import exits
 from shmcoll.startup.exits import AnyRank
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 
 
 class Watcher(Generic[AnyRank]):
@@ -84,10 +86,30 @@ class Watcher(Generic[AnyRank]):
     def living(self) -> list[AnyRank]:
         return [rank for rank in self.ranks if rank.status is None]
 
-    def end_ranks(self, *steps: tuple[float, signal.Signals]) -> None:
-        """Send these signals to the ranks, each after its number of seconds, in place of those that were to be sent."""
-        now = time.monotonic()
-        self.is_ending, self._steps = True, [(now + delay, signum) for delay, signum in steps]
+    def end_ranks(self, first: signal.Signals = signal.SIGTERM, after: float = 0.0) -> None:
+        """Send the ranks a signal `after` so many seconds, and each stronger one (SIGINT, SIGTERM, SIGKILL) a grace
+        period later, in place of signals that were to be sent."""
+        signums = _SIGNALS[_SIGNALS.index(first) :]
+        begin = time.monotonic() + after
+        self.is_ending, self._steps = True, [(begin + i * self.grace, signum) for i, signum in enumerate(signums)]
+
+    def clean_up(self, leftovers: signal.Signals | None) -> None:
+        """Reap all ranks. Those that still run, after an error of ours, are killed first. leftovers: the signal for
+        processes that ranks have left in their groups, if these are to end."""
+        for rank in self.living():
+            rank.send(signal.SIGKILL)
+        for rank in self.ranks:
+            if leftovers:
+                rank.send(leftovers)
+            rank.reap()
+
+    def where(self, limit: float) -> str:
+        """Return the table of where every rank is. The ranks have `limit` seconds to give their stacks; meanwhile
+        nothing else happens."""
+        from shmcoll.diagnostics.hang_report import inquest  # numpy comes with it
+
+        pids = {rank.number: rank.pid for rank in self.living()}
+        return inquest(self.arena, stacks=True, limit=limit, pids=pids)
 
     def postpone(self, seconds: float) -> None:
         """Extend all limits, because the job was stopped for `seconds`."""
@@ -120,7 +142,7 @@ class Watcher(Generic[AnyRank]):
             if not rank.is_recorded:
                 rank.record_departure(self.arena)
         if self._stops and not self.is_ending and any(rank.failed for rank in self.ranks):
-            self.end_ranks((self.grace, signal.SIGTERM), (2 * self.grace, signal.SIGKILL))
+            self.end_ranks(after=self.grace)
 
     def _keep_time(self) -> None:
         if self._deadline is not None and time.monotonic() >= self._deadline:
@@ -128,7 +150,7 @@ class Watcher(Generic[AnyRank]):
             if not self.is_ending:
                 self.late = [rank.number for rank in self.living()]
             self.time_is_over()
-            self.end_ranks((0.0, signal.SIGTERM), (self.grace, signal.SIGKILL))
+            self.end_ranks()
         while self._steps and self._steps[0][0] <= time.monotonic():
             _, signum = self._steps.pop(0)
             for rank in self.ranks:

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from shmrun.cli.options import Options, parse
+from shmrun.cli.options import parse
+from shmrun.cli.settings import Options
 
 import shmcoll
 from tests.support.patience import PATIENCE
@@ -45,7 +46,8 @@ def test_version(shmrun):
 
 def test_options_end_where_the_program_begins():
     told = parse(["-n", "3", "-l", "--timeout", "5", "--grace", "0.5", "job.py", "-n", "9", "--fresh", "--", "-l"])
-    assert told == Options(3, ("job.py", "-n", "9", "--fresh", "--", "-l"), False, True, 5.0, 300.0, False, 0.5)
+    command = ("job.py", "-n", "9", "--fresh", "--", "-l")
+    assert told == Options(ranks=3, command=command, tag_output=True, timeout=5.0, grace=0.5)
 
 
 def test_all_behind_the_module_is_its_own():

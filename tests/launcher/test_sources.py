@@ -5,8 +5,8 @@ import subprocess
 import sys
 
 import pytest
-from shmrun.cli.options import Options, parse
-from shmrun.cli.settings import SETTINGS
+from shmrun.cli.options import parse
+from shmrun.cli.settings import SETTINGS, Options
 
 EVERY = """
 [project]

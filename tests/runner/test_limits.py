@@ -4,6 +4,8 @@ import contextlib
 import errno
 import os
 import resource
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import numpy as np
@@ -90,3 +92,19 @@ def test_too_few_descriptors(limit):
     finally:
         for fd in taken:
             os.close(fd)
+
+
+MANY_ARRAYS = """
+import resource, numpy, shmcoll
+resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+arrays = [shmcoll.shared(numpy.ones(1)) for _ in range(30)]
+with shmcoll.ranks(8) as r:
+    print(r.run(lambda *arrays: sum(int(one[0]) for one in arrays), *arrays, timeout=120))
+"""
+
+
+def test_more_descriptors_on_their_way_than_a_user_may_have() -> None:
+    """The kernel limits them, except for a user with one of two capabilities."""
+    without = ["setpriv", "--bounding-set=-sys_admin,-sys_resource"] if os.geteuid() == 0 else []
+    done = subprocess.run([*without, sys.executable, "-c", MANY_ARRAYS], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, f"{[30] * 8}\n"), done.stderr

@@ -297,7 +297,7 @@ def test_a_leader_that_never_comes_is_named(ranks):
         if comm.rank == 1:
             comm.timeout = 0.2
             call = r"subgroup of world ranks \[0, 1\] on world rank 1"
-            text = rf"{call}: timed out after 0\.2 s, waiting for world rank 0, which leads the group"
+            text = rf"{call}: timed out after 0\.2 s; world rank 0, which leads the group, has not called"
             with pytest.raises(CollectiveTimeout, match=text) as told:
                 comm.subgroup([0, 1])
             assert told.value.__notes__[0].startswith("rank  ")  # the table of where all ranks are

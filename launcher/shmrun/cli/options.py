@@ -2,68 +2,14 @@
 
 import shlex
 import sys
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from shmcoll.startup import defaults
 from shmrun.cli import command_line, config_sources
 from shmrun.cli.config_sources import Found
-from shmrun.cli.msrun import Habits, habits
+from shmrun.cli.msrun import habits
 from shmrun.cli.printing import printing, tell
-from shmrun.cli.settings import SETTINGS, Setting
+from shmrun.cli.settings import SETTINGS, Options, Setting
 from shmrun.cli.values import Wrong
-
-
-@dataclass(frozen=True)
-class Options:
-    """The options of a job. Times are in seconds."""
-
-    ranks: int
-    command: tuple[str, ...]  # the program, or the name of a module, and its arguments
-    module: bool
-    tag_output: bool
-    timeout: float | None
-    wait_timeout: float
-    fresh: bool
-    grace: float
-    log_dir: str | None = None
-    tee: bool = False
-    bind_to: str = "none"
-    env: tuple[tuple[str, str], ...] = ()
-    on_failure: str = "stop"
-    stdin: str = "rank0"
-    stall_warning: float | None = defaults.STALL_WARNING  # None: off
-    report: bool = False
-    report_json: str | None = None
-    heap: int | None = None  # bytes
-    check: bool = False
-    share_arrays: bool = False
-    mindspore: bool = False
-    nki: bool = False
-    msrun: Habits | None = None  # if the command line is msrun's
-
-    @property
-    def aliases(self) -> tuple[list[str], list[str]]:
-        """Return the packages that ours replace: always, and where they are not installed."""
-        always = [name for name in ("mindspore", "nki") if getattr(self, name)]
-        return always, ["mindspore"] if self.msrun and not self.mindspore else []
-
-    @property
-    def line_buffered(self) -> bool:
-        """Whether Python ranks write line by line, so that lines come when they are printed, and in order."""
-        return self.ranks > 1 or self.tag_output or self.log_dir is not None
-
-    def shows(self, rank: int) -> bool:
-        """Return whether the output of a rank that has a log file goes to the screen too."""
-        shown = self.msrun.shown if self.msrun else None
-        return self.tee and (shown is None or rank in shown)
-
-    def log(self, rank: int) -> Path | None:
-        """Return the file for the output of a rank."""
-        return (
-            Path(self.log_dir) / f"{self.msrun.log_name if self.msrun else 'rank.'}{rank}.log" if self.log_dir else None
-        )
 
 
 def parse(arguments: list[str]) -> Options:

@@ -1,19 +1,23 @@
 """The options of shmrun: one table for the command line, the environment, pyproject.toml and the help.
 
-The option `--tag-output` is SHMCOLL_TAG_OUTPUT in the environment and `tag-output` in `[tool.shmrun]`. Two variables
-have other names. SHMCOLL_TIMEOUT is the limit of one wait, because `shmcoll.init()` reads it without shmrun as well.
-Therefore the limit of a job is SHMCOLL_JOB_TIMEOUT.
+Each field of `Options` is one option. The field `tag_output` is `--tag-output` on the command line, SHMCOLL_TAG_OUTPUT
+in the environment and `tag-output` in `[tool.shmrun]`. Two variables have other names. SHMCOLL_TIMEOUT is the limit of
+one wait, because `shmcoll.init()` reads it without shmrun as well. Therefore the limit of a job is SHMCOLL_JOB_TIMEOUT.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from shmcoll.startup import defaults
 from shmrun.cli import values
+from shmrun.cli.msrun import Habits
 
 
 class Setting(NamedTuple):
-    """One option. metavar: empty for a switch. variable: empty for an option without an environment variable."""
+    """How an option is given. metavar: empty for a switch. variable: empty for an option without an environment
+    variable."""
 
     name: str
     short: str
@@ -28,117 +32,128 @@ class Setting(NamedTuple):
         return not self.metavar
 
 
-def _setting(name: str, short: str, metavar: str, read: Callable, default: Any, help: str, *variable: str) -> Setting:
-    usual = "SHMCOLL_" + name.upper().replace("-", "_")
-    return Setting(name, short, metavar, read, default, variable[0] if variable else usual, help)
+def _option(
+    metavar: str,
+    read: Callable[[str], Any],
+    default: Any,
+    help: str,
+    *,
+    short: str = "",
+    variable: str | None = None,
+) -> Any:
+    return field(default=default, metadata={"setting": (short, metavar, read, default, variable, help)})
 
 
-def _switch(name: str, short: str, help: str) -> Setting:
-    return _setting(name, short, "", values.switch, False, help)
+def _switch(help: str, short: str = "") -> Any:
+    return _option("", values.switch, False, help, short=short)
 
 
-SETTINGS = {
-    setting.name: setting
-    for setting in (
-        _setting("ranks", "-n", "RANKS", values.ranks, None, "start RANKS ranks; auto: one per usable core"),
-        _switch("tag-output", "-l", "print '[rank] ' before each line of output"),
-        _setting(
-            "log-dir",
-            "",
-            "DIR",
-            values.folder,
-            None,
-            "write the output of rank N to DIR/rank.N.log instead of the screen",
-        ),
-        _switch("tee", "-t", "with --log-dir: write to the screen as well"),
-        _setting(
-            "timeout",
-            "",
-            "S",
-            values.positive,
-            None,
-            "end the job after S seconds, with exit code 124",
-            "SHMCOLL_JOB_TIMEOUT",
-        ),
-        _setting(
-            "wait-timeout",
-            "",
-            "S",
-            values.positive,
-            defaults.WAIT_TIMEOUT,
-            "raise an error if one wait for another rank takes longer than S seconds; "
-            f"default {defaults.WAIT_TIMEOUT:g}",
-            "SHMCOLL_TIMEOUT",
-        ),
-        _setting(
-            "on-failure",
-            "",
-            "stop|continue",
-            values.reaction,
-            "stop",
-            "stop: when a rank has failed, end the others after the grace period; continue: let them go on; in both "
-            "cases their collectives raise RankFailed; default stop",
-        ),
-        _setting(
-            "grace",
-            "",
-            "S",
-            values.seconds,
-            defaults.GRACE,
-            f"let the other ranks run for S seconds after the first failure; default {defaults.GRACE:g}",
-        ),
-        _setting(
-            "stall-warning",
-            "",
-            "S|off",
-            values.limit,
-            defaults.STALL_WARNING,
-            "when a rank has kept others waiting for S seconds, print which, in which call and at which line; again at "
-            f"2 S, 4 S and so on; default {defaults.STALL_WARNING:g}",
-        ),
-        _setting(
-            "bind-to",
-            "",
-            "none|core|numa",
-            values.binding,
-            "none",
-            "bind each rank to one usable core, or to the usable cores of one NUMA node; default none",
-        ),
-        _setting(
-            "env",
-            "",
-            "NAME=VALUE",
-            values.variable,
-            (),
-            "set an environment variable for the ranks; may be repeated",
-            "",
-        ),
-        _setting(
-            "heap",
-            "",
-            "SIZE",
-            values.memory,
-            None,
-            "limit the memory of groups, shared arrays and messages of all ranks, as in 2G; default: half of the "
-            "available memory",
-        ),
-        _setting(
-            "stdin", "", "rank0|none", values.reader, "rank0", "which rank reads the standard input; default rank0"
-        ),
-        _switch("report", "", "print a table at the end: exit code, time, peak memory and collectives of each rank"),
-        _setting("report-json", "", "FILE", values.file, None, "write the figures of that table to FILE as JSON"),
-        _switch(
-            "check",
-            "",
-            "find arrays that the program changes while an asynchronous call uses them; slows these calls down",
-        ),
-        _switch(
-            "share-arrays",
-            "",
-            "make numpy arrays of 64 KiB and more in the memory that the ranks share, so that collectives copy less",
-        ),
-        _switch("mindspore", "", "`import mindspore` gives shmcoll.mindspore, also if MindSpore is installed"),
-        _switch("nki", "", "`import nki` gives shmcoll.nki, also if NKI is installed"),
-        _switch("fresh", "", "start a new interpreter for each rank instead of forking the launcher"),
+@dataclass(frozen=True)
+class Options:
+    """The options of a job. Times are in seconds.
+
+    command: the program, or the name of a module, and its arguments. msrun: if the command line is msrun's.
+    """
+
+    ranks: int = _option("RANKS", values.ranks, None, "start RANKS ranks; auto: one per usable core", short="-n")
+    tag_output: bool = _switch("print '[rank] ' before each line of output", "-l")
+    log_dir: str | None = _option(
+        "DIR", values.folder, None, "write the output of rank N to DIR/rank.N.log instead of the screen"
     )
-}
+    tee: bool = _switch("with --log-dir: write to the screen as well", "-t")
+    timeout: float | None = _option(
+        "S",
+        values.positive,
+        None,
+        "end the job after S seconds, with exit code 124",
+        variable="SHMCOLL_JOB_TIMEOUT",
+    )
+    wait_timeout: float = _option(
+        "S",
+        values.positive,
+        defaults.WAIT_TIMEOUT,
+        f"raise an error if one wait for another rank takes longer than S seconds; default {defaults.WAIT_TIMEOUT:g}",
+        variable="SHMCOLL_TIMEOUT",
+    )
+    on_failure: str = _option(
+        "stop|continue",
+        values.reaction,
+        "stop",
+        "stop: when a rank has failed, end the others after the grace period; continue: let them go on; in both "
+        "cases their collectives raise RankFailed; default stop",
+    )
+    grace: float = _option(
+        "S",
+        values.seconds,
+        defaults.GRACE,
+        f"let the other ranks run for S seconds after the first failure; default {defaults.GRACE:g}",
+    )
+    stall_warning: float | None = _option(
+        "S|off",
+        values.limit,
+        defaults.STALL_WARNING,
+        "when a rank has kept others waiting for S seconds, print which, in which call and at which line; again at "
+        f"2 S, 4 S and so on; default {defaults.STALL_WARNING:g}",
+    )
+    bind_to: str = _option(
+        "none|core|numa",
+        values.binding,
+        "none",
+        "bind each rank to one usable core, or to the usable cores of one NUMA node; default none",
+    )
+    env: tuple[tuple[str, str], ...] = _option(
+        "NAME=VALUE", values.variable, (), "set an environment variable for the ranks; may be repeated", variable=""
+    )
+    heap: int | None = _option(
+        "SIZE",
+        values.memory,
+        None,
+        "limit the memory of groups, shared arrays and messages of all ranks, as in 2G; default: half of the "
+        "available memory",
+    )
+    stdin: str = _option("rank0|none", values.reader, "rank0", "which rank reads the standard input; default rank0")
+    report: bool = _switch("print a table at the end: exit code, time, peak memory and collectives of each rank")
+    report_json: str | None = _option("FILE", values.file, None, "write the figures of that table to FILE as JSON")
+    check: bool = _switch(
+        "find arrays that the program changes while an asynchronous call uses them; slows these calls down"
+    )
+    share_arrays: bool = _switch(
+        "make numpy arrays of 64 KiB and more in the memory that the ranks share, so that collectives copy less"
+    )
+    mindspore: bool = _switch("`import mindspore` gives shmcoll.mindspore, also if MindSpore is installed")
+    nki: bool = _switch("`import nki` gives shmcoll.nki, also if NKI is installed")
+    fresh: bool = _switch("start a new interpreter for each rank instead of forking the launcher")
+    command: tuple[str, ...] = ()
+    module: bool = False
+    msrun: Habits | None = None
+
+    @property
+    def aliases(self) -> tuple[list[str], list[str]]:
+        """Return the packages that ours replace: always, and where they are not installed."""
+        always = [name for name in ("mindspore", "nki") if getattr(self, name)]
+        return always, ["mindspore"] if self.msrun and not self.mindspore else []
+
+    @property
+    def line_buffered(self) -> bool:
+        """Whether Python ranks write line by line, so that lines come when they are printed, and in order."""
+        return self.ranks > 1 or self.tag_output or self.log_dir is not None
+
+    def shows(self, rank: int) -> bool:
+        """Return whether the output of a rank that has a log file goes to the screen too."""
+        shown = self.msrun.shown if self.msrun else None
+        return self.tee and (shown is None or rank in shown)
+
+    def log(self, rank: int) -> Path | None:
+        """Return the file for the output of a rank."""
+        return (
+            Path(self.log_dir) / f"{self.msrun.log_name if self.msrun else 'rank.'}{rank}.log" if self.log_dir else None
+        )
+
+
+def _named(name: str, short: str, metavar: str, read: Any, default: Any, variable: str | None, help: str) -> Setting:
+    usual = f"SHMCOLL_{name.upper()}"
+    return Setting(name.replace("_", "-"), short, metavar, read, default, usual if variable is None else variable, help)
+
+
+_SETTINGS = (_named(one.name, *one.metadata["setting"]) for one in fields(Options) if "setting" in one.metadata)
+SETTINGS = {setting.name: setting for setting in _SETTINGS}

@@ -19,7 +19,7 @@ import termios
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shmrun.cli.options import Options
+from shmrun.cli.settings import Options
 
 
 @dataclass(frozen=True)

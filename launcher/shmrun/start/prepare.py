@@ -10,8 +10,8 @@ from shmcoll.engine.system.processes import check_proc
 from shmcoll.engine.system.refusals import refused
 from shmcoll.errors import ShmcollError
 from shmcoll.startup import rank_process
-from shmrun.cli.options import Options
 from shmrun.cli.printing import tell
+from shmrun.cli.settings import Options
 from shmrun.start import log_files, terminal
 from shmrun.start.program import Program, Refused
 

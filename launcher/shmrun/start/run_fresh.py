@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from shmcoll.engine.system.interpreter import flags
-from shmrun.cli.options import Options
+from shmrun.cli.settings import Options
 from shmrun.start import run_python
 from shmrun.start.program import Kind, Program
 

@@ -58,7 +58,7 @@ def watch(job: Job, ranks: list[Rank]) -> Outcome:
     try:
         watcher.watch()
     finally:
-        watcher.clean_up()
+        watcher.end()
     ended = watcher.interrupted, watcher.late, watcher.has_lost_output
     return Outcome(job.arena, watcher.ranks, watcher.grace, watcher.timeout, *ended)
 
@@ -83,15 +83,10 @@ class _JobWatcher(Watcher[Rank]):
         self._known: set[int] = set()  # signals of the terminal that the front will pass on once more
         self._signals = signals.catch(READ)
 
-    def clean_up(self) -> None:
-        """Reap all ranks. Ranks that still run, after an error of ours, are killed."""
-        for rank in self.living():
-            rank.send(signal.SIGKILL)
+    def end(self) -> None:
+        """Reap all ranks, and end the processes that failed ones may have left in their groups."""
         has_failed = any(rank.failed for rank in self.ranks)
-        for rank in self.ranks:
-            if has_failed:
-                rank.send(signal.SIGTERM)  # processes that failed ranks may have left in their groups
-            rank.reap()
+        self.clean_up(signal.SIGTERM if has_failed else None)
 
     def _make_streams(self, rank: Rank, marked: bool) -> Iterator[tuple[Rank, Stream]]:
         log = log_files.append(rank.log) if rank.log and rank.output else None
@@ -218,7 +213,7 @@ class _JobWatcher(Watcher[Rank]):
         elif signum == signal.SIGINT:
             self._tell_once()
             self._show_pending()
-            self.end_ranks((0.0, signal.SIGKILL))
+            self.end_ranks(signal.SIGKILL)
             self._stop_writing()
 
     def _report_loss(self, sink: Sink) -> None:
@@ -247,13 +242,8 @@ class _JobWatcher(Watcher[Rank]):
         self._has_told = True
 
     def _print_where(self, limit: float = 1.0) -> None:
-        """Print where every rank is. The ranks have `limit` seconds to give their stacks; meanwhile nothing else
-        happens."""
-        from shmcoll.diagnostics.hang_report import inquest
-
-        pids = {rank.number: rank.pid for rank in self.living()}
-        text = inquest(self.arena, stacks=True, limit=limit, pids=pids)
-        self._sinks[2].say(f"shmrun: where the ranks are:\n{text}")
+        """Print where every rank is."""
+        self._sinks[2].say(f"shmrun: where the ranks are:\n{self.where(limit)}")
 
     def _forward(self, signum: signal.Signals, has_it: Container[int]) -> None:
         self._forwarded.add(signum)
