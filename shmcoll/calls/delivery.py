@@ -27,21 +27,14 @@ import numpy as np
 
 from shmcoll.diagnostics.call_site import here, submitted_at
 from shmcoll.engine import context as c
-from shmcoll.engine.layout import WORD
-from shmcoll.engine.memory import records
 from shmcoll.engine.messages.ring_buffers import ARRAY, SYNCHRONOUS
 from shmcoll.engine.messages.send import GIVE_UP, HAS_BEGUN, LOOK
 from shmcoll.engine.system.green_threads import check_threads
 from shmcoll.errors import CallNotAllowed
-from shmcoll.runtime import helpers
-from shmcoll.runtime.async_worker import TELL_AFTER, places
+from shmcoll.runtime import helpers, waiting
+from shmcoll.runtime.async_worker import places
 from shmcoll.runtime.dispatcher import Dispatcher
 from shmcoll.runtime.work import Work
-
-_LOOKS = 20  # without a nap
-_SHORT_NAP, _LONG_NAP = 0.00005, 0.001  # seconds
-_CHECK = 0.02  # seconds between two looks at the receiver itself
-_FROZEN = 0.2  # seconds between two looks after which this process was stopped
 
 
 class Delivery:
@@ -52,19 +45,19 @@ class Delivery:
         self._operation = operation
         self._dest, self._tag = dest, tag
         self._place = dispatcher.buffers.last_sent(dest)
-        self._looked = time.monotonic()
-        self._check_at, self._deadline = self._looked + _CHECK, self._looked + self._limit()
+        self._limit = waiting.Limit(dispatcher.group.arena, dispatcher.timeout)
+        self._check_at = time.monotonic() + waiting.SLICE
 
     def wait(self) -> None:
         """Wait until the receiver has begun to receive the message."""
-        for _ in range(_LOOKS):
+        for _ in range(waiting.LOOKS):
             if self.has_begun():
                 return
             time.sleep(0)
-        nap = _SHORT_NAP
+        nap = waiting.FIRST_NAP
         while not self.has_begun():
             time.sleep(nap)
-            nap = min(2 * nap, _LONG_NAP)
+            nap = min(2 * nap, waiting.NAP)
 
     def is_seen(self) -> bool:
         """Return whether a look at the ring shows that the receiver has begun."""
@@ -80,23 +73,14 @@ class Delivery:
             if self._dispatcher.buffers.has_begun(self._dest, *self._place):
                 return True
             has_ended = group.has_ended()
-        now = time.monotonic()
-        if now > self._looked + _FROZEN:
-            self._deadline += now - self._looked
-        self._looked = now
-        if now > self._deadline and records.some_rank_compiles(group.arena):
-            self._deadline = now + self._limit()
-        if has_ended or now > self._deadline:
+        if has_ended or self._limit.has_passed():
             phase = LOOK if has_ended else GIVE_UP
             return self._dispatcher.complete(self._operation, lambda: self._ask(phase)) == HAS_BEGUN
-        return now > self._check_at and self._check(now)
+        return time.monotonic() > self._check_at and self._check()
 
-    def _limit(self) -> float:
-        return self._dispatcher.words.item(c.TIMEOUT // WORD) / 1e9
-
-    def _check(self, now: float) -> bool:
+    def _check(self) -> bool:
         """Ask whether the receiver can still begin, unless another thread is inside."""
-        self._check_at = now + _CHECK
+        self._check_at = time.monotonic() + waiting.SLICE
         worker, status = self._dispatcher.worker, c.BUSY
 
         def ask() -> int:
@@ -217,7 +201,7 @@ class _Watch:
 
     @helpers.counted()
     def _run(self) -> None:
-        nap = _SHORT_NAP
+        nap = waiting.FIRST_NAP
         print_at = 0.0  # when to print what keeps the program from ending; 0: the main thread has not ended
         while True:
             ended = [one for one in list(self._pending) if one.look()]
@@ -227,7 +211,7 @@ class _Watch:
                     self._is_running = False
                     return
             if not print_at and not threading.main_thread().is_alive():
-                print_at = time.monotonic() + TELL_AFTER
+                print_at = time.monotonic() + waiting.TELL_AFTER
             if print_at and time.monotonic() >= print_at:
                 print_at = math.inf
                 sends = places([one.work.site for one in self._pending])
@@ -235,7 +219,7 @@ class _Watch:
                     f"shmcoll: this program ends when its synchronous sends have been received: {sends}",
                     file=sys.stderr,
                 )
-            nap = _SHORT_NAP if ended else min(2 * nap, _LONG_NAP)
+            nap = waiting.FIRST_NAP if ended else min(2 * nap, waiting.NAP)
             time.sleep(nap)
 
 

@@ -18,14 +18,11 @@ from shmcoll.calls.pickling import of_message
 from shmcoll.calls.recv import go_on, wanted
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import WORD
-from shmcoll.engine.memory import records
 from shmcoll.engine.messages.recv import FETCH, MARK, TRY
 from shmcoll.engine.messages.ring_buffers import ARRAY, WHOLE
 from shmcoll.engine.system.tracebacks import Border
-from shmcoll.runtime import helpers
+from shmcoll.runtime import helpers, waiting
 from shmcoll.runtime.dispatcher import Dispatcher
-
-_NAP = 0.0005  # seconds
 
 
 class Envelope(NamedTuple):
@@ -132,18 +129,15 @@ def probe(dispatcher: Dispatcher, operation: str, source: Any, tag: Any, *, wait
             dispatcher.left(operation)
             raise
 
-    limit = dispatcher.words.item(c.TIMEOUT // WORD) / 1e9
-    end = time.monotonic() + limit
+    limit = waiting.Limit(dispatcher.group.arena, dispatcher.timeout)
     while True:
         dispatcher.complete(operation, look)
         if found is not None or not waits:
             return found
-        if time.monotonic() > end and records.some_rank_compiles(dispatcher.group.arena):
-            end = time.monotonic() + limit
-        if time.monotonic() > end:
+        if limit.has_passed():
             dispatcher.words[c.ACTIVE // WORD] = c.ENDED
             raise dispatcher.failures.error(operation, c.TIMEOUT_PASSED)
-        time.sleep(_NAP)
+        time.sleep(waiting.SOON)
 
 
 def _envelope(dispatcher: Dispatcher) -> Envelope:

@@ -15,11 +15,9 @@ from shmcoll.engine.messages.foreign_arrays import description, table_of
 from shmcoll.engine.messages.ring_buffers import ARRAY, FOREIGN, PART_BYTES, SYNCHRONOUS
 from shmcoll.engine.messages.send import AGAIN, BEGIN, BESIDE, BLOCKED, EMPTY_RING, FINISHED, GO_ON, NONE, STAY
 from shmcoll.errors import ArenaError
+from shmcoll.runtime import waiting
 from shmcoll.runtime.dispatcher import Dispatcher
 from shmcoll.runtime.work import Work
-
-HEAP_PATIENCE = 5.0  # seconds without memory, and without anything moving, before a send is refused
-_NAP = 0.001
 
 
 class Companion(Protocol):
@@ -166,9 +164,7 @@ class Sending:
         dispatcher, dest = self._dispatcher, self._message[1]
         place, memory = None, BESIDE if companion else BEGIN
         if patience is None:
-            patience = (
-                min(HEAP_PATIENCE, dispatcher.words.item(c.TIMEOUT // WORD) / 2e9) if dest != dispatcher.rank else 0
-            )
+            patience = min(waiting.HEAP_PATIENCE, dispatcher.timeout / 2) if dest != dispatcher.rank else 0
         try:
             if status == c.BUSY:
                 status = self._call(place, memory)
@@ -194,7 +190,7 @@ class Sending:
                             if companion and (place is None or not has_begun):
                                 place = companion.attach()
                             if not has_begun:
-                                time.sleep(_NAP)
+                                time.sleep(waiting.NAP)
                 status = self._call(place, memory)
         except BaseException:  # a signal handler: the message is not complete
             dispatcher.left("send")

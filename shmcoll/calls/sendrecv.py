@@ -19,7 +19,7 @@ from shmcoll.calls.recv_object import make_object, recv_object
 from shmcoll.calls.send import Sending, as_sent, can_send, send
 from shmcoll.calls.send_object import Packed, send_packed
 from shmcoll.engine import context as c
-from shmcoll.engine.layout import ANY, WORD
+from shmcoll.engine.layout import ANY
 from shmcoll.engine.messages.recv import MARK, SEEK
 from shmcoll.engine.messages.ring_buffers import ARRAY, USUAL_RING, WHOLE
 from shmcoll.errors import ArenaError
@@ -75,7 +75,7 @@ def sendrecv(dispatcher: Dispatcher, x: Any, dest: Any, out: Any, source: Any, s
     expected, sending = Expected(dispatcher, place, source, recvtag), Sending(dispatcher, array, dest, sendtag)
     try:
         # A message that has been received cannot be taken back. But no other rank receives what a rank sends to itself
-        seconds = dispatcher.words.item(c.TIMEOUT // WORD) / 1e9 if dest != dispatcher.rank else 0
+        seconds = dispatcher.timeout if dest != dispatcher.rank else 0
         status = sending.put(companion=expected, patience=seconds)
     except BaseException:
         dispatcher.left("send")

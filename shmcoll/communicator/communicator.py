@@ -110,7 +110,7 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
         A rank that waits longer for another one raises `CollectiveTimeout`. The default is 300 (SHMCOLL_TIMEOUT,
         `shmrun --wait-timeout`).
         """
-        return float(self._dispatcher.words[c.TIMEOUT // WORD]) / 1e9
+        return float(self._dispatcher.timeout)
 
     @timeout.setter
     def timeout(self, seconds: float) -> None:

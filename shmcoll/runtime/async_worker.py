@@ -9,8 +9,8 @@ are in a list (`posted_receives.py`), and the thread that has the turn serves th
 receive serves it itself, because to wake the worker and to be woken by it takes 30 to 60 us. So the worker leaves
 receives alone for a moment. The worker takes the turn if no thread has served the list by then, or if a thread sleeps
 until a receive is complete (`_is_awaited`). In its turn it sleeps in native code until a message comes or a thread
-takes a place in the line. While other threads serve the list, the worker naps for longer each time, up to `_LONG_NAP`.
-For `_WATCH` seconds after the list was last served it goes on napping, and a thread that posts a receive need not wake
+takes a place in the line. While other threads serve the list, the worker naps for longer each time, up to `LONG_NAP`.
+For `WATCH` seconds after the list was last served it goes on napping, and a thread that posts a receive need not wake
 it.
 
 Who waits, and for what:
@@ -61,17 +61,12 @@ from shmcoll.errors import (
     InternalError,
     RankFailed,
 )
-from shmcoll.runtime import helpers, lost_failures, user_code
+from shmcoll.runtime import helpers, lost_failures, user_code, waiting
 from shmcoll.runtime.turns import REFUSED, Ticket, Turns
 from shmcoll.runtime.work import Latch, Work
 
 _running: set["AsyncWorker"] = set()  # to be finished before the interpreter ends
 _ending = 0  # pid of the process in which the interpreter ends
-
-TELL_AFTER = 3.0  # seconds
-_SHORT_NAP, _LONG_NAP = 0.0002, 0.005  # seconds for which the worker leaves receives to the threads that wait for them
-_WATCH = 0.05  # seconds without a look at the list before the worker sleeps until it is woken
-_VAIN = 0.001  # seconds between checks of receives that no other rank can complete
 
 
 def check_rank(pid: int, operation: str, name: str) -> None:
@@ -138,8 +133,8 @@ class AsyncWorker:
         self._is_late = False  # all receives are withdrawn
         self._is_awaited = False  # a thread sleeps until a receive is complete
         self._is_watching = False  # the worker serves the list by itself
-        self._nap = _SHORT_NAP
-        self._idle = _WATCH  # seconds since a thread served the list
+        self._nap = waiting.SHORT_NAP
+        self._idle = waiting.WATCH  # seconds since a thread served the list
         self._served = -1  # how often threads had served it before the last nap
         lost_failures.tell_at_exit(self._pid)
 
@@ -267,7 +262,7 @@ class AsyncWorker:
             self._is_over = True
         if self._thread is not None:
             self.wake()
-            if not self._ended.wait(TELL_AFTER):
+            if not self._ended.wait(waiting.TELL_AFTER):
                 sites = [work.site for work, _ in self.turns.calls()]
                 if calls := places(sites):
                     print(f"shmcoll: {self._name} ends when its asynchronous calls have: {calls}", file=sys.stderr)
@@ -293,7 +288,7 @@ class AsyncWorker:
                     traceback.print_exc()
                     if self._is_over:
                         return
-                    time.sleep(_VAIN)
+                    time.sleep(waiting.NAP)
         finally:
             self._ended.set()
 
@@ -308,21 +303,21 @@ class AsyncWorker:
         if self._is_over and self._has_done(has_receives):
             return False
         if has_receives and (self._is_awaited or self._is_over or not is_served):
-            self._nap = _SHORT_NAP
+            self._nap = waiting.SHORT_NAP
             if not self._listen():  # a thread has come, which may serve the receive that it waits for
                 self._is_awaited = False
                 self.turns.wait_for_threads()
             return True
         if not has_receives:
             self._is_awaited = False
-        self._nap = min(2 * self._nap, _LONG_NAP) if is_served else self._nap
+        self._nap = min(2 * self._nap, waiting.LONG_NAP) if is_served else self._nap
         self._idle = 0.0 if is_served else self._idle + self._nap
-        self._is_watching = self._idle < _WATCH
+        self._is_watching = self._idle < waiting.WATCH
         if self._is_watching:
             self._sleep(self._nap)
         elif not (self._has_receives() or self.turns.first_call() or self._is_over):  # now other threads wake us
             self._sleep(None)
-            self._nap = _SHORT_NAP
+            self._nap = waiting.SHORT_NAP
         return True
 
     def _sleep(self, seconds: float | None) -> None:
@@ -364,7 +359,7 @@ class AsyncWorker:
             if not self._has_receives():
                 return True
             if not is_waiting:
-                self._sleep(_VAIN)
+                self._sleep(waiting.NAP)
         return self.turns.first_call() is not None
 
     def _has_receives(self) -> bool:

@@ -12,9 +12,8 @@ from shmcoll.diagnostics.describe_call import message_in_words
 from shmcoll.engine import layout
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group
+from shmcoll.runtime import waiting
 
-PATIENCE = 0.1  # seconds
-_NAP = 0.0005
 _PLACE = -1  # of the site of a receive, in place of the number of a collective
 
 
@@ -50,7 +49,7 @@ def calls(group: Group, ranks: Sequence[int], patience: float) -> dict[int, str]
         noted = {rank: records.site(group, rank, _PLACE) for rank in ranks}
         if None not in noted.values() or time.monotonic() >= end:
             return {rank: call or _in_mailbox(group, rank) for rank, call in noted.items()}
-        time.sleep(_NAP)
+        time.sleep(waiting.SOON)
 
 
 def in_words(group: Group, calls: Mapping[int, str]) -> str:

@@ -139,6 +139,11 @@ class Dispatcher(Calls):
         self.group.arena.store(mailbox + layout.WITNESS_VALUE, value)
         self.group.arena.store(mailbox + layout.WITNESS, self.words.ctypes.data + c.OWN_WITNESS)
 
+    @property
+    def timeout(self) -> float:
+        """The limit of one wait, in seconds."""
+        return self.words.item(c.TIMEOUT // WORD) / 1e9
+
     def choose_by(self, thresholds: Thresholds) -> None:
         """Set the thresholds between algorithms from the next call on. All ranks must do so before the same call. For
         measurements."""

@@ -33,10 +33,7 @@ from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.messages.buffers import MessageBuffers
 from shmcoll.errors import CollectiveMismatch, CollectiveTimeout, Deadlock, InternalError, RankFailed, ShmcollError
-from shmcoll.runtime import deadlock_report, failure_facts
-
-LAUNCHER_PATIENCE = 0.05  # seconds: how long a survivor waits for the launcher to say how a peer ended
-SITES_PATIENCE = 0.1  # seconds: how long who tells of a mismatch waits for the others to say where they are
+from shmcoll.runtime import deadlock_report, failure_facts, waiting
 
 #: operations whose headers say where their arrays are when these have been refused
 _EXPOSING = frozenset(
@@ -240,16 +237,16 @@ class FailureReporter:
 
     def _disagreement(self, operation: str, advice: str) -> ShmcollError:
         """All ranks find it in the same operation. Each notes where it is; one of them tells for all."""
-        with report_lock.turn(self._group, 2 * SITES_PATIENCE) as mine:
+        with report_lock.turn(self._group, 2 * waiting.SITES_PATIENCE) as mine:
             if mine:
-                sites = report_lock.sites(self._group, self._sequence(), SITES_PATIENCE)
+                sites = report_lock.sites(self._group, self._sequence(), waiting.SITES_PATIENCE)
                 text = f"the ranks disagree in operation #{self._sequence()}: {self._who_called_what(sites)}"
                 self._end(records.MISMATCHED, f"{text}. {advice}", {failure_facts.SEQUENCE: self._sequence()})
         return self._first_cause(operation)
 
     def _end_deadlock(self) -> None:
         """Several ranks of the circle may find it. One of them ends the group; what it knows now has no lines."""
-        with report_lock.turn(self._group, 2 * deadlock_report.PATIENCE) as mine:
+        with report_lock.turn(self._group, 2 * waiting.SITES_PATIENCE) as mine:
             if mine:
                 ranks = deadlock_report.circle(self._group, self._rank)
                 calls = deadlock_report.calls(self._group, ranks, 0)
@@ -262,7 +259,7 @@ class FailureReporter:
         if self._rank in ranks and operation.startswith("recv"):
             call = f"{self._call(operation)}{at_site()}{what_waits(group, [source], self._mail)}"
             deadlock_report.note_call(group, self._rank, call)
-        calls = deadlock_report.calls(group, ranks, deadlock_report.PATIENCE)
+        calls = deadlock_report.calls(group, ranks, waiting.SITES_PATIENCE)
         text = deadlock_report.in_words(group, calls)
         if self._rank == finder:
             records.amend(group, finder, text)  # the launcher quotes it
@@ -313,7 +310,7 @@ class FailureReporter:
         how = f"left the job{'' if took_part else ' without taking part'}: its process has ended"
         # Where rank 0 has made the arena there is none that would tell
         is_launched = self._arena.load(layout.JOB_CREATOR) != records.read(self._arena, 0, layout.BY_RANK).pid
-        end = time.monotonic() + (LAUNCHER_PATIENCE if is_launched else 0)
+        end = time.monotonic() + (waiting.LAUNCHER_PATIENCE if is_launched else 0)
         meant_to = False
         while True:
             lives = (layout.BY_LAUNCHER, layout.BY_RANK)

@@ -28,13 +28,10 @@ from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
 from shmcoll.errors import CollectiveTimeout, RankFailed
+from shmcoll.runtime import waiting
 from shmcoll.runtime.failure_reporter import FailureReporter
 from shmcoll.runtime.group_directory import Identity, entered
 from shmcoll.runtime.group_registry import has_joined
-from shmcoll.runtime.limit import Limit
-
-_LONGEST_NAP = 0.001  # seconds
-_LOOKS = 0.02  # seconds between two looks of the watch, which is a time slice of the waits in native code
 
 
 class Watch(Protocol):
@@ -89,19 +86,19 @@ class _Pauses:
     """Between two looks: what the watch looks at now and then, and a nap."""
 
     def __init__(self, arena: Arena, watch: Watch):
-        self._limit, self._watch = Limit(arena, watch.limit), watch
+        self._limit, self._watch = waiting.Limit(arena, watch.limit), watch
         self._nap, self._look_at = 1e-5, 0.0
 
     def make(self, world: int, what: str) -> None:
         """Raise what the watch raises, or if the limit has passed. world, what: see `Watch.late`."""
         now = time.monotonic()
         if now >= self._look_at:
-            self._look_at = now + _LOOKS
+            self._look_at = now + waiting.SLICE
             self._watch.look()
         if self._limit.has_passed():
             raise self._watch.late(world, what)
         time.sleep(self._nap)
-        self._nap = min(2 * self._nap, _LONGEST_NAP)
+        self._nap = min(2 * self._nap, waiting.NAP)
 
 
 class OfParent:

@@ -43,18 +43,11 @@ from shmcoll.engine.memory.group import Group
 from shmcoll.engine.messages.buffers import MessageBuffers
 from shmcoll.engine.messages.recv import ATTEND, DATA, FETCH, MARK, POLL, TRY
 from shmcoll.engine.messages.ring_buffers import ARRAY, PART_BYTES
-from shmcoll.engine.protocol.wait import FROZEN, SLICE_NS
+from shmcoll.runtime import waiting
 from shmcoll.runtime.async_worker import AsyncWorker
 from shmcoll.runtime.failure_reporter import FailureReporter
 from shmcoll.runtime.posted_receive import Finish, PostedReceive
 from shmcoll.runtime.work import Work
-
-#: seconds without a turn, after which the process may have been stopped; a stop does not count
-_FROZEN = FROZEN * SLICE_NS / 1e9
-_SHIFT = 0.25  # seconds for which a thread in a blocking receive leaves the list to others
-_NAP = 0.001
-_SAMPLE = 0.01  # seconds between two readings of the processor time, which is a system call
-_IDLE = 1 / 16  # the largest part of those seconds in which a process that was stopped has computed
 
 
 class ReceivingDispatcher(Protocol):
@@ -67,6 +60,9 @@ class ReceivingDispatcher(Protocol):
     buffers: MessageBuffers
     worker: AsyncWorker
     failures: FailureReporter
+
+    @property
+    def timeout(self) -> float: ...
 
     def routine(self, name: str) -> Callable[..., int]: ...
 
@@ -97,7 +93,7 @@ class PostedReceives:
     def make(self, operation: str, place: np.ndarray | None, source: int, tag: int, finish: Finish) -> PostedReceive:
         """Make a receive, to be put into the list by `enter`."""
         dispatcher = self._dispatcher
-        deadline = time.monotonic() + dispatcher.words.item(c.TIMEOUT // WORD) / 1e9
+        deadline = time.monotonic() + dispatcher.timeout
         return PostedReceive(dispatcher.worker, here(), operation, place, source, tag, deadline, finish)
 
     def enter(self, *receives: PostedReceive, is_first: bool = False) -> None:
@@ -111,7 +107,7 @@ class PostedReceives:
                     worker.start(receives[0].operation)
                 if not self._posted:
                     self._looked = time.monotonic()
-                    if self._looked - self._sampled > _SAMPLE:
+                    if self._looked - self._sampled > waiting.SAMPLE:
                         self._sampled, self._computed = self._looked, time.process_time()
                 end = 0 if is_first else len(self._posted)
                 self._posted[end:end] = receives
@@ -128,10 +124,10 @@ class PostedReceives:
         worker = self._dispatcher.worker
         while not one.done():
             if not worker.ends_with_program:
-                one._wait(_SHIFT, sleeps=True)
+                one._wait(waiting.SHIFT, sleeps=True)
             elif not worker.turns.run_if_free(lambda: self.is_waiting(is_ending=False), sleeps=True):
                 self._dispatcher.check_open(one.operation)
-                one._latch.wait(_NAP)
+                one._latch.wait(waiting.NAP)
         return one.wait()
 
     def only_threads_wait(self) -> bool:
@@ -205,10 +201,10 @@ class PostedReceives:
         stop. Whether a receive is late is decided by the time noted here: so a stop after that does not count, either.
         """
         now = time.monotonic()
-        if now - self._sampled > _SAMPLE:
+        if now - self._sampled > waiting.SAMPLE:
             computed = time.process_time()
             gap = now - self._looked
-            if gap > _FROZEN and computed - self._computed < gap * _IDLE:
+            if gap > waiting.FROZEN and computed - self._computed < gap * waiting.IDLE:
                 for receive in list(self._posted):
                     receive.deadline += gap
             self._sampled, self._computed = now, computed
@@ -391,9 +387,8 @@ class PostedReceives:
     def _give_time_to_compile(self, posted: list[PostedReceive]) -> None:
         """Move the deadlines while a rank compiles: see `engine/protocol/wait.py`."""
         if records.some_rank_compiles(self._dispatcher.group.arena):
-            limit = self._dispatcher.words.item(c.TIMEOUT // WORD) / 1e9
             for receive in posted:
-                receive.deadline = max(receive.deadline, self._looked + limit)
+                receive.deadline = max(receive.deadline, self._looked + self._dispatcher.timeout)
 
     def _fetch(self, receive: PostedReceive) -> None:
         """Wait for a message that cannot come, in order to find the reason. Read it if it has come in the last

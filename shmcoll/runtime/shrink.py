@@ -23,11 +23,9 @@ import time
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group, RankName
 from shmcoll.errors import CollectiveTimeout, RankFailed
+from shmcoll.runtime import waiting
 from shmcoll.runtime.group_directory import Identity, entered
 from shmcoll.runtime.group_registry import has_closed
-from shmcoll.runtime.limit import Limit
-
-_NAP = 0.001  # seconds
 
 
 def check_ended(group: Group, me: int) -> None:
@@ -45,7 +43,7 @@ def decided_before(group: Group, which: Identity, me: int, timeout: float) -> Gr
 
     Cost: one check of each rank before the first survivor.
     """
-    limit = Limit(group.arena, timeout)
+    limit = waiting.Limit(group.arena, timeout)
     for rank in group.ranks[: group.ranks.index(me)]:
         decided = _await(group, rank, which, me, limit)
         if decided and me not in decided.ranks:
@@ -61,7 +59,7 @@ def living(group: Group) -> tuple[int, ...]:
     return tuple(rank for i, rank in enumerate(group.ranks) if not has_closed(group, i))
 
 
-def _await(group: Group, rank: int, which: Identity, me: int, limit: Limit) -> Group | None:
+def _await(group: Group, rank: int, which: Identity, me: int, limit: waiting.Limit) -> Group | None:
     """Return the group that a rank has entered; None if it has ended, or closed the old group, without entering one."""
     place = group.ranks.index(rank)
     while True:
@@ -75,7 +73,7 @@ def _await(group: Group, rank: int, which: Identity, me: int, limit: Limit) -> G
             late = f"rank {_name(group, rank)} lives and did not call shrink in time; all survivors must"
             text = f"shrink on rank {_name(group, me)}: {late}"
             raise explained(CollectiveTimeout(text, operation="shrink", missing=(place,)), group.arena)
-        time.sleep(_NAP)
+        time.sleep(waiting.NAP)
 
 
 def _name(group: Group, world: int) -> RankName:

@@ -17,13 +17,10 @@ from shmcoll.engine.system.handlers import LONGEST_SLEEP
 from shmcoll.engine.system.text import shown
 from shmcoll.engine.system.tracebacks import border, shorten
 from shmcoll.errors import Cancelled
-from shmcoll.runtime import lost_failures
+from shmcoll.runtime import lost_failures, waiting
 from shmcoll.runtime.process_bound import ProcessBound
 
 Result = TypeVar("Result", covariant=True)
-
-_NAP = 1e-6  # seconds: long enough to let another thread have the GIL
-_LOOKS = 64  # of a test for a message, before another thread gets the GIL: the message may be left to the worker
 
 
 class Worker(Protocol):
@@ -227,10 +224,10 @@ class Work(ProcessBound, Generic[Result]):
         if self.is_receive:
             self._worker.look([self], polls=False, sleeps=False)
             self._looks += 1
-            if self._looks % _LOOKS:
+            if self._looks % waiting.TESTS:
                 return
         if not self._latch.is_set:
-            time.sleep(_NAP)
+            time.sleep(waiting.YIELD)
 
     def done(self) -> bool:
         """Return whether the call has ended, with a result or with an error, or has been withdrawn."""

@@ -1,8 +1,8 @@
 """The settings under which collectives are tried: the number of ranks, and how many cases are drawn."""
 
-import importlib
-
 import pytest
+
+from shmcoll.runtime import waiting
 
 SOME = (1, 2, 3, 8)
 MORE = (4, 5, 6, 7, 16)
@@ -34,7 +34,7 @@ def the_other_ways(plain_entry: None, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def hasty_sends(monkeypatch: pytest.MonkeyPatch) -> None:
     """A send without memory is refused sooner."""
-    monkeypatch.setattr(importlib.import_module("shmcoll.calls.send"), "HEAP_PATIENCE", 0.1)
+    monkeypatch.setattr(waiting, "HEAP_PATIENCE", 0.1)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Long messages both ways at once: they flow through rings, without memory for what is on its way."""
 
-import importlib
 import os
 import signal
 import time
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 
 import shmcoll
+from shmcoll.runtime import waiting
 from tests.support.sleepers import signal_when_asleep
 from tests.support.waiting import until, until_asleep
 
@@ -222,7 +222,7 @@ def send_without_any_memory(comm: Any, posted: bool) -> str:
         with pytest.raises(shmcoll.ArenaError) as error:
             comm.send(np.array([1]), 1)
         text = str(error.value)
-        importlib.import_module("shmcoll.calls.send").HEAP_PATIENCE = 5.0
+        waiting.HEAP_PATIENCE = 5.0
         comm.barrier()
         comm.send(np.array([2]), 1)
     else:
@@ -335,7 +335,7 @@ def send_slowly(comm: Any, board: np.ndarray) -> None:
 
 
 def test_a_send_that_moves_is_not_refused(ranks, board, monkeypatch):
-    monkeypatch.setattr(importlib.import_module("shmcoll.calls.send"), "HEAP_PATIENCE", 1.0)
+    monkeypatch.setattr(waiting, "HEAP_PATIENCE", 1.0)
     ranks(2, send_slowly, board, environment={"SHMCOLL_HEAP": "9M"})
 
 

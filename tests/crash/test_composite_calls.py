@@ -85,7 +85,7 @@ PAIRS = [
 @pytest.fixture(autouse=True)
 def patient(monkeypatch) -> None:
     """Ranks that tell of a mismatch wait long for where the others are: every line is to be told."""
-    monkeypatch.setattr("shmcoll.runtime.failure_reporter.SITES_PATIENCE", 5.0)
+    monkeypatch.setattr("shmcoll.runtime.waiting.SITES_PATIENCE", 5.0)
 
 
 def line_of(function: Callable[..., Any], below: int = 0) -> str:

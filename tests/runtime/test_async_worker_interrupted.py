@@ -18,7 +18,7 @@ import shmcoll
 from shmcoll import calls
 from shmcoll.engine import context as c
 from shmcoll.errors import CallNotAllowed, Cancelled, RankFailed
-from shmcoll.runtime import async_worker as work_module
+from shmcoll.runtime import waiting
 from tests.support import sparks
 
 PACKAGE = Path(shmcoll.__file__).parent
@@ -287,7 +287,7 @@ HANDLERS = {handler.__name__: handler for handler in (
 
 def try_steps(comm: Any, case: str, handlers: list[str], first: int, stride: int) -> int:
     """The case with each handler at step `first`, `first + stride`, ...; how many steps there are."""
-    work_module.TELL_AFTER = 0.05
+    waiting.TELL_AFTER = 0.05
     step = 0
     for handler in handlers:
         for step in itertools.count(first, stride):
