@@ -43,7 +43,7 @@ from shmcoll.communicator.types import Array
 from shmcoll.engine.kernels.dtypes import BY_NUMPY, REDUCTIONS
 from shmcoll.engine.layout import ANY, WORD
 from shmcoll.engine.messages.recv import FILL
-from shmcoll.engine.native import entry, jit_gate
+from shmcoll.engine.native import jit_gate, tables
 
 SUM, PROD, MIN, MAX, AVG = (REDUCTIONS[name] for name in ("sum", "prod", "min", "max", "avg"))
 BAND, BOR, BXOR, LAND, LOR, LXOR = (REDUCTIONS[name] for name in ("band", "bor", "bxor", "land", "lor", "lxor"))
@@ -53,7 +53,7 @@ _BARRIER, _ALL_REDUCE, _BROADCAST, _ALL_GATHER, _REDUCE_SCATTER, _ALL_TO_ALL, _S
     RECORDS[name].code for name in OPERATIONS
 )
 
-_GATE, _HANDLE = entry.GATE // WORD, entry.HANDLE // WORD
+_GATE, _HANDLE = tables.GATE // WORD, tables.HANDLE // WORD
 _TOLD = (jit_gate.ARGUMENT, jit_gate.ARGUMENT_2, jit_gate.STATUS)
 _I64 = ir.IntType(64)
 
@@ -187,7 +187,7 @@ def _type_word(name: str, array: Any, written: bool = False) -> int:
     known = BY_NUMPY.get(as_dtype(array.dtype))
     if known is None:
         raise errors.TypingError(f"shmcoll.jit: {name} has a dtype that collectives do not know: {array.dtype}")
-    return entry.type_word(known)
+    return tables.type_word(known)
 
 
 def _check_integers(**values: Any) -> None:

@@ -18,7 +18,7 @@ from shmcoll.engine import layout
 from shmcoll.engine.kernels.dtypes import BY_CODE, BY_NUMPY
 from shmcoll.engine.kernels.element_marks import FOREIGN, MARK_SHIFT, ROWS, element_mark
 from shmcoll.engine.layout import LARGEST_COUNT, WORD
-from shmcoll.engine.native.entry import OWN_TABLE
+from shmcoll.engine.native.tables import OWN_TABLE
 from shmcoll.engine.protocol.count_tables import BOTH, COUNTS, DATA
 from shmcoll.runtime.dispatcher import Dispatcher
 

@@ -24,7 +24,7 @@ from shmcoll.engine.collective import REDUCING
 from shmcoll.engine.compiler import compile as code
 from shmcoll.engine.kernels.dtypes import BY_CODE, REDUCTION_NAMES, REDUCTIONS
 from shmcoll.engine.layout import WORD
-from shmcoll.engine.native import entry, jit_gate
+from shmcoll.engine.native import jit_gate, tables
 from shmcoll.engine.system.text import shown
 from shmcoll.engine.system.tracebacks import shorten
 from shmcoll.runtime import lost_failures
@@ -49,23 +49,23 @@ def make(comm: Any) -> np.ndarray:
     """Return the handle of a communicator, after loading everything that jitted code calls."""
     words = comm._dispatcher.words
     address = words.ctypes.data
-    if not words[entry.HANDLE // WORD]:
+    if not words[tables.HANDLE // WORD]:
         for operation in OPERATIONS:
             comm._dispatcher.routine(operation)
         with comm._dispatcher.local_rank.compiling():
-            words[entry.GATE // WORD] = code.load_gate()
+            words[tables.GATE // WORD] = code.load_gate()
         _communicators[address] = comm
         _callbacks[address] = partial(_call_back, address)
         weakref.finalize(comm, _forget, words)
-        words[entry.CALLBACK // WORD] = id(_callbacks[address])
-        words[entry.HANDLE // WORD] = address
+        words[tables.CALLBACK // WORD] = id(_callbacks[address])
+        words[tables.HANDLE // WORD] = address
     handle: np.ndarray = words.view()
     handle.flags.writeable = False
     return handle
 
 
 def _forget(words: np.ndarray) -> None:
-    words[entry.HANDLE // WORD] = 0
+    words[tables.HANDLE // WORD] = 0
     del _callbacks[words.ctypes.data]
 
 

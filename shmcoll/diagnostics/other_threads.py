@@ -1,6 +1,6 @@
 """Which collective another thread of this rank makes on the same communicator, in words.
 
-The context says which thread, and which call by a code (`engine/native/entry.py`): that of an operation, or of a
+The context says which thread, and which call by a code (`engine/native/entering.py`): that of an operation, or of a
 composite call. The line of that call is found in the stack of the thread, as long as it is still there.
 """
 
@@ -13,7 +13,7 @@ from shmcoll.collectives import OPERATION_NAMES
 from shmcoll.diagnostics.call_site import at_site, in_frame, short_path
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import COMPOSITE_NAMES, WORD
-from shmcoll.engine.native.entry import CALL_BITS
+from shmcoll.engine.native.tables import CALL_BITS
 from shmcoll.engine.system.green_threads import check_threads
 from shmcoll.errors import CallNotAllowed
 

@@ -1,8 +1,8 @@
 """A rank's private context: the words that a routine works from. Pure offsets, no OS calls.
 
-One context per communicator and rank, an int64 array in private memory; Python fills it once, `engine/native/entry.py`
-writes the arguments of each call into it, routines read it. Offsets in bytes. Private words are read with `peek` and
-written with `poke`; words of the arena never are.
+One context per communicator and rank, an int64 array in private memory. Python fills it once,
+`engine/native/arguments.py` writes the arguments of each call into it, and routines read it. Offsets in bytes. Private
+words are read with `peek` and written with `poke`; words of the arena never are.
 """
 
 from shmcoll.engine.layout import WORD
@@ -10,7 +10,7 @@ from shmcoll.engine.layout import WORD
 (
     ACTIVE,  # the thread whose call is inside native code; minus it between the phases of a call; ENDED; else 0
     OWNER,  # who may call: 0 for any thread, RECEIVES_POSTED, NOBODY, or the one thread that has the turn
-    COLLECTIVE,  # the thread that makes a collective of several calls, or waits for its turn with one; see `entry.py`
+    COLLECTIVE,  # the thread that makes a collective of several calls, or waits for its turn; see `entering.py`
     MET,  # the thread in whose collective the last call was refused as NOT_ALONE, in the same form
     THREAD,  # the saved Python thread state while the GIL is released; 0 when nobody calls through Python
     GROUP,  # address of the group region
@@ -75,7 +75,7 @@ from shmcoll.engine.layout import WORD
     HELPERS,  # address of a word: how many threads of this process are ours, and make no call by themselves
 ) = (WORD * i for i in range(64))
 
-# two array views, filled from ndarrays by engine/native/entry.py
+# two array views, filled from ndarrays by engine/native/arguments.py
 X = 64 * WORD
 OUT = 72 * WORD
 DATA, COUNT, ITEM, BYTES, DIMENSIONS, DIMS, DTYPE = (WORD * i for i in range(7))
@@ -84,7 +84,7 @@ DATA, COUNT, ITEM, BYTES, DIMENSIONS, DIMS, DTYPE = (WORD * i for i in range(7))
 EXTRA = 80 * WORD
 EXTRA_WORDS = 16
 
-CONTEXT_WORDS = 96  # what the routines see; engine/native/entry.py keeps its own tables behind
+CONTEXT_WORDS = 96  # what the routines see; engine/native/tables.py keeps its own tables behind
 
 SCRATCH_BYTES = 64 << 10
 

@@ -31,7 +31,7 @@ from shmcoll.engine.kernels.dtypes import BY_NUMPY, REDUCTIONS, USER, DType
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory.group import Group, RankName, names
 from shmcoll.engine.memory.node_words import CallRecorder
-from shmcoll.engine.native import entry
+from shmcoll.engine.native import entry, tables
 from shmcoll.engine.system.switches import is_on
 from shmcoll.errors import CallNotAllowed, InternalError, RankFailed, ShmcollError
 from shmcoll.nodes import halos, waiting
@@ -110,8 +110,8 @@ class NodesDispatcher(Calls):
         self.is_leader = topology.index == 0
         self.local_rank = inner._local_rank
         self.group = NodesGroup(inner._dispatcher.group, inner.rank, channel.ranks)
-        self.words = entry.new_context(self.size)
-        self.own_table = self.words.ctypes.data + entry.OWN_TABLE
+        self.words = tables.new_context(self.size)
+        self.own_table = self.words.ctypes.data + tables.OWN_TABLE
         self.words[c.RANK // WORD], self.words[c.SIZE // WORD] = self.rank, self.size
         self.failures = Failures(topology, channel, inner, within, self.group.name(self.rank), self.words)
         # The turns and the worker need of a group what `NodesGroup` has
@@ -141,7 +141,7 @@ class NodesDispatcher(Calls):
         key = dtype.code, number
         if key not in self._kernels:
             self._kernels[key] = address = self.inner._dispatcher.kernel(dtype, reduction, number)
-            self.words[entry.kernel_slot(dtype.code, number)] = address
+            self.words[tables.kernel_slot(dtype.code, number)] = address
             wide, name = BY_NUMPY[dtype.accumulator], "sum" if reduction == "avg" else reduction
             if (wide, name) != (dtype, reduction):
                 self.kernel(wide, name, REDUCTIONS[name])

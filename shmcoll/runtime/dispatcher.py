@@ -18,7 +18,7 @@ from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.memory.thresholds import Thresholds
 from shmcoll.engine.messages.buffers import MessageBuffers
-from shmcoll.engine.native import entry
+from shmcoll.engine.native import entry, tables
 from shmcoll.engine.protocol.exposure import NEVER, TO_ALL
 from shmcoll.engine.protocol.pace import RANGE
 from shmcoll.engine.protocol.wait import MOST_POLLS, SLICE_NS
@@ -77,8 +77,8 @@ class Dispatcher(Calls):
         self.group = group
         self.rank = rank
         self.size = group.size
-        self.words = entry.new_context(self.size)
-        self.own_table = self.words.ctypes.data + entry.OWN_TABLE  # looking it up in each call would take 2 us
+        self.words = tables.new_context(self.size)
+        self.own_table = self.words.ctypes.data + tables.OWN_TABLE  # looking it up in each call would take 2 us
         self._ranks = np.array(group.ranks, np.int64)
         self._scratch = np.empty(c.SCRATCH_BYTES + 64, np.uint8)
         self.buffers = MessageBuffers(local_rank.heap, group, rank, self.words)
@@ -185,8 +185,8 @@ class Dispatcher(Calls):
                 return self._routines[name]
             with self.local_rank.compiling():
                 fast, plain = code.load_routine(record, _tell)
-            self.words[entry.KINDS // WORD + record.code] = record.form
-            self.words[entry.ROUTINES // WORD + record.code] = plain
+            self.words[tables.KINDS // WORD + record.code] = record.form
+            self.words[tables.ROUTINES // WORD + record.code] = plain
             self._routines[name] = entry.make_callable(name, fast, plain, self.words)  # last: it marks that all is done
         return self._routines[name]
 
@@ -195,7 +195,7 @@ class Dispatcher(Calls):
         itself."""
         with self.local_rank.compiling():
             address = code.load_kernel(dtype, reduction, _tell)
-        self.words[entry.kernel_slot(dtype.code, number)] = address
+        self.words[tables.kernel_slot(dtype.code, number)] = address
         return address
 
     # --- calling ------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ The word OWNER has one of these values:
 
     0                nothing is pending: any thread may call
     RECEIVES_POSTED  the line is empty, but receives are posted: any thread may make any call that does not read
-                     messages (`engine/native/entry.py`)
+                     messages (`engine/native/entering.py`)
     NOBODY           the line is not empty, and no thread has the turn: the entry answers BUSY to all threads
     SHUT             the communicator is closed: likewise, for ever
     thread           this thread has the turn: the entry lets in this thread only
@@ -73,7 +73,7 @@ from shmcoll.diagnostics.describe_call import MESSAGES
 from shmcoll.engine import context as c
 from shmcoll.engine.collective import ANY_SOURCE, PEER
 from shmcoll.engine.layout import WORD
-from shmcoll.engine.native.entry import CALL_BITS
+from shmcoll.engine.native.tables import CALL_BITS
 from shmcoll.errors import CallNotAllowed
 
 _OWNER = c.OWNER // WORD
@@ -155,7 +155,7 @@ class Turns:
 
     def meets(self) -> bool:
         """Return whether another thread makes a blocking collective, and note it in MET. Call with `guard` held. See
-        `is_not_alone` of `engine/native/entry.py`."""
+        `is_not_alone` of `engine/native/entering.py`."""
         words = self._words
         if not (words.item(_ACTIVE) or words.item(_COLLECTIVE)):
             return False

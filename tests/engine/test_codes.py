@@ -17,7 +17,7 @@ from shmcoll.engine.collective import FITTING, PEER, REDUCING, Collective
 from shmcoll.engine.kernels import dtypes
 from shmcoll.engine.kernels.dtypes import BY_CODE, DTYPES, PAIR_CODES, PAIRS, PREMUL_SUM, REDUCTIONS, USER
 from shmcoll.engine.messages.ring_buffers import OBJECT
-from shmcoll.engine.native import entry
+from shmcoll.engine.native import tables
 
 FLAGS = {
     name: value
@@ -93,20 +93,20 @@ def test_dtypes_have_codes_of_their_own_that_fit_their_fields() -> None:
     assert [d.code for d in DTYPES] == list(range(1, len(DTYPES) + 1))
     assert len(DTYPES) < PAIR_CODES
     assert len(BY_CODE) == len(DTYPES) + len(PAIRS)
-    assert max(BY_CODE) < entry.DTYPE_CODES < OBJECT < layout.MOST_CODES
+    assert max(BY_CODE) < tables.DTYPE_CODES < OBJECT < layout.MOST_CODES
 
 
 def test_operators_have_codes_of_their_own_that_fit_their_fields() -> None:
     assert list(REDUCTIONS.values()) == list(range(1, len(REDUCTIONS) + 1))
-    assert max(REDUCTIONS.values()) < entry.REDUCTION_CODES
+    assert max(REDUCTIONS.values()) < tables.REDUCTION_CODES
     assert max(REDUCTIONS.values()) < PREMUL_SUM < USER < layout.MOST_CODES
 
 
 def test_the_kernel_table_has_a_place_for_every_pair() -> None:
-    slots = {entry.kernel_slot(dtype, reduction) for dtype in BY_CODE for reduction in REDUCTIONS.values()}
+    slots = {tables.kernel_slot(dtype, reduction) for dtype in BY_CODE for reduction in REDUCTIONS.values()}
     assert len(slots) == len(BY_CODE) * len(REDUCTIONS)
-    assert min(slots) >= entry.KERNELS // 8
-    assert max(slots) < entry.ROUTINES // 8
+    assert min(slots) >= tables.KERNELS // 8
+    assert max(slots) < tables.ROUTINES // 8
 
 
 def test_logical_operators_follow_one_another() -> None:

@@ -13,8 +13,8 @@ from shmcoll.engine.layout import WORD
 from shmcoll.engine.messages.recv import FETCH
 from shmcoll.engine.messages.ring_buffers import ARRAY, PART_BYTES
 from shmcoll.engine.messages.send import BEGIN, BESIDE
-from shmcoll.engine.native import entry
-from shmcoll.engine.native.entry import CALL_BITS
+from shmcoll.engine.native import entering, entry
+from shmcoll.engine.native.tables import CALL_BITS, new_context
 from tests.support import layouts
 
 
@@ -266,12 +266,12 @@ def test_which_messages_wait_for_their_turn_behind_posted_receives(ranks, monkey
 
 
 def test_who_is_inside_after_a_routine():
-    me, words = 4711, entry.new_context(1)
+    me, words = 4711, new_context(1)
     ctx = words.ctypes.data
 
     def after(status: int, active: int = me, sending: int = 0) -> int:
         words[c.ACTIVE // WORD], words[c.SENDING // WORD] = active, sending
-        return entry.active_after(ctx, status, me)
+        return entering.active_after(ctx, status, me)
 
     ended = {c.ABORTED, c.TIMEOUT_PASSED, c.MISMATCH, c.PEER_LOST, c.INTERRUPTED, c.BROKEN, c.DEADLOCKED}
     assert after(c.OK) == after(c.NO_EFFECT) == after(c.REFUSED) == after(-1) == 0

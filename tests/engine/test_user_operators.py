@@ -17,7 +17,7 @@ from shmcoll.engine.compiler.user_operators import of_kernel, reduction_name
 from shmcoll.engine.kernels import kernels
 from shmcoll.engine.kernels.dtypes import BY_CODE, BY_NAME, DTYPES, PAIR_CODES, PAIRS, PREMUL_SUM, REDUCTIONS, USER
 from shmcoll.engine.kernels.kernels import FINISH, START, STEP, STORE
-from shmcoll.engine.native.entry import DTYPE_CODES, REDUCTION_CODES
+from shmcoll.engine.native.tables import DTYPE_CODES, REDUCTION_CODES
 
 GLOBAL = 3
 

@@ -15,7 +15,7 @@ from shmcoll import jit
 from shmcoll.communicator import Communicator
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import WORD
-from shmcoll.engine.native.entry import CALL_BITS
+from shmcoll.engine.native.tables import CALL_BITS
 from shmcoll.errors import CallNotAllowed
 from tests.support.launched import shmrun  # noqa: F401 - a fixture
 from tests.support.patience import PATIENCE

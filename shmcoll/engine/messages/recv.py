@@ -27,7 +27,7 @@ Phases, in RECV_PHASE, and what they return besides OK and failures:
     POLL      the same, but only for as long as it takes to poll: OK, or SLICE_OVER
 
 Only FETCH, FILL and SOON begin a call. A thread that looks at posted receives (`runtime/posted_receives.py`) and a send
-that uses SEEK may enter between two phases of a call of theirs; `engine/native/entry.py` says why no other thread
+that uses SEEK may enter between two phases of a call of theirs; `engine/native/entering.py` says why no other thread
 enters there. Such a thread marks, tries each of the posted receives, and attends if there was no message.
 
 Cost: see `send.py`. Arguments: ARGUMENT is the source, ARGUMENT_2 the tag. FORM is ARRAY; another form if an object is

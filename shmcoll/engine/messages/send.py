@@ -26,7 +26,7 @@ and a few times after as long as the message would wait at all. The caller looks
 and comes again with that message's `out`, if there is one. The message is read as far as it comes while this rank waits
 for room (`read_message.py`).
 
-Between its phases SENDING keeps other calls out, whatever a recv beside it returns (see `engine/native/entry.py`).
+Between its phases SENDING keeps other calls out, whatever a recv beside it returns (see `engine/native/entering.py`).
 
 A synchronous message (SYNCHRONOUS in FORM) is sent like any other. Afterwards its sender comes with LOOK now and then,
 when it has not found in the ring that the receiver has begun. x is then two words: the address of the ring in which the

@@ -41,25 +41,12 @@ from shmcoll.engine.layout import (
     WORD,
 )
 from shmcoll.engine.native import cpython as py
-from shmcoll.engine.native.entry import (
-    FIXED,
-    LIST,
-    NDARRAY,
-    NONE,
-    OWN_TABLE,
-    TUPLE,
-    answer,
-    are_apart,
-    dtype_in,
-    find_kernel,
-    item_in,
-    read_call,
-    read_integer,
-    run_routine,
-    type_of_plain,
-    what_hinders,
-)
+from shmcoll.engine.native import tables as t
+from shmcoll.engine.native.arguments import FIXED, read_call, read_integer, type_of_plain
+from shmcoll.engine.native.entering import run_routine, what_hinders
+from shmcoll.engine.native.entry import answer
 from shmcoll.engine.native.entry import make_entry as make_entry_of_others
+from shmcoll.engine.native.fitting import are_apart, find_kernel
 from shmcoll.engine.protocol.count_tables import BOTH, COUNTS, PHASE, TABLE
 from shmcoll.engine.protocol.reduction import KERNEL_GIVEN, ORDERED, SOURCES
 from shmcoll.engine.protocol.sync import SEED, mix
@@ -154,7 +141,7 @@ def fill_table(ctx, kind, args):
     poke(ends + RESULT_SIZE * WORD, peek(out + c.COUNT) if has_out else -1)
     poke(ends + ELEMENT_TYPE * WORD, max(peek(x + c.DTYPE), peek(out + c.DTYPE)) or -1)
     poke(ctx + PHASE, BOTH if has_out or not receives(ctx, kind) else COUNTS)
-    poke(ctx + TABLE, ctx + OWN_TABLE)
+    poke(ctx + TABLE, ctx + t.OWN_TABLE)
     return 1
 
 
@@ -162,7 +149,7 @@ def read_sends(ctx, args, given):
     """Fill the rows about sending. Without displacements the blocks are packed, and it returns 0 if they are shorter
     than x. A rank that sends nothing passes neither counts nor displacements."""
     counts, displs = peek(args + (ROWS + SEND_COUNTS) * WORD), peek(args + (ROWS + SEND_DISPLS) * WORD)
-    none = peek(ctx + NONE)
+    none = peek(ctx + t.NONE)
     if not given:
         set_row(ctx, SEND_COUNTS, 0)
         set_row(ctx, SEND_DISPLS, 0)
@@ -190,7 +177,7 @@ def read_receives(ctx, args, given):
     """Fill the rows about receiving. The arguments of a rank that receives nothing are ignored."""
     for i in (RECV_COUNTS, RECV_DISPLS, RECV_ROOM):
         values = peek(args + (ROWS + i) * WORD)
-        if not given or values == peek(ctx + NONE):
+        if not given or values == peek(ctx + t.NONE):
             set_row(ctx, i, -1)
         elif not read_row(ctx, values, row(ctx, i)):
             return 0
@@ -200,7 +187,7 @@ def read_receives(ctx, args, given):
 def tell_received(ctx, received, status):
     """Pass on the receive counts after a routine, and, between two phases, the length of the result."""
     size, counts, displs = peek(ctx + c.SIZE), row(ctx, RECV_COUNTS), row(ctx, RECV_DISPLS)
-    if received != peek(ctx + NONE) and (status == c.OK or status == c.COUNTS_KNOWN):
+    if received != peek(ctx + t.NONE) and (status == c.OK or status == c.COUNTS_KNOWN):
         copy(peek(received + py.ARRAY_DATA), counts, size * WORD)
     if status == c.COUNTS_KNOWN:
         end = 0
@@ -213,7 +200,7 @@ def tell_received(ctx, received, status):
 
 def row(ctx, i):
     """Return the address of a row of the own table; behind the last row, that of its other words."""
-    return ctx + OWN_TABLE + i * peek(ctx + c.SIZE) * WORD
+    return ctx + t.OWN_TABLE + i * peek(ctx + c.SIZE) * WORD
 
 
 def set_row(ctx, i, value):
@@ -267,16 +254,16 @@ def mark_of(lengths, size):
 def read_row(ctx, values, target):
     """Fill n words from an argument of the user. Returns 0 if it cannot be read here or has a number out of range."""
     kind, size = peek(values + py.OBJECT_TYPE), peek(ctx + c.SIZE)
-    if kind == peek(ctx + NDARRAY):
+    if kind == peek(ctx + t.NDARRAY):
         return read_words(ctx, values, target, size)
-    if kind == peek(ctx + TUPLE):
+    if kind == peek(ctx + t.TUPLE):
         if py.tuple_length(values) != size:
             return 0
         for i in range(size):
             if not read_count(ctx, py.tuple_item(values, i), target + i * WORD):
                 return 0
         return 1
-    if kind != peek(ctx + LIST) or py.list_length(values) != size:
+    if kind != peek(ctx + t.LIST) or py.list_length(values) != size:
         return 0
     for i in range(size):
         if not read_count(ctx, py.list_item(values, i), target + i * WORD):
@@ -287,7 +274,7 @@ def read_row(ctx, values, target):
 def read_words(ctx, array, target, size):
     """Fill n words from an array of any integers. Returns 0 as `read_row` does."""
     known = type_of_plain(ctx, array, 0)
-    code, item = dtype_in(known), item_in(known)
+    code, item = t.dtype_in(known), t.item_in(known)
     if not INT8 <= code <= UINT64:
         return 0
     if peek(array + py.ARRAY_DIMENSIONS) & 0xFFFFFFFF != 1 or peek(peek(array + py.ARRAY_DIMS)) != size:

@@ -1,15 +1,15 @@
 """How jitted code of users enters a routine: by one function for all operations, called by its address.
 
 It may be called with the GIL held or without (`nogil=True`). It takes the GIL, which makes `what_hinders` and the words
-of the context safe (see `entry.py`), and the routine's plain form releases it while it runs. The call is described in a
-block of words that the caller keeps until the gate returns:
+of the context safe (see `entering.py`), and the routine's plain form releases it while it runs. The call is described
+in a block of words that the caller keeps until the gate returns:
 
     OPERATION  REDUCTION  ARGUMENT  ARGUMENT_2  STATUS  then x, and out behind it, each as TYPE, DATA, DIMENSIONS, dims
 
-TYPE is the type word of an array's dtype (`entry.py`), 0 for no array. Arrays are C-contiguous and aligned; the rest is
-checked here as for a call from Python. If a status is not OK, because Python has to prepare the call or because of an
-error, the gate stores it in STATUS and calls the communicator's callback, a Python function of the block's address. The
-gate returns 0, or 1 with a Python exception pending.
+TYPE is the type word of an array's dtype (`tables.py`), 0 for no array. Arrays are C-contiguous and aligned; the rest
+is checked here as for a call from Python. If a status is not OK, because Python has to prepare the call or because of
+an error, the gate stores it in STATUS and calls the communicator's callback, a Python function of the block's address.
+The gate returns 0, or 1 with a Python exception pending.
 
 Messages. The callback also allocates memory for a message whose sender has asked for some (ASKS). After a recv ARGUMENT
 and ARGUMENT_2 hold the source and the tag of the message, and STATUS the number of its elements.
@@ -19,23 +19,14 @@ Cost: the entry's, and 20 to 60 ns for the GIL.
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import call_routine, peek, poke
-from shmcoll.engine.collective import PEER, REDUCING
+from shmcoll.engine.collective import PEER
 from shmcoll.engine.layout import LARGEST_TAG, WORD
 from shmcoll.engine.messages.ring_buffers import FOUND_TOTAL, SOURCE_SHIFT, found_message
 from shmcoll.engine.native import cpython as py
-from shmcoll.engine.native.entry import (
-    CALLBACK,
-    KINDS,
-    ROUTINES,
-    dtype_in,
-    find_kernel,
-    forget_extra,
-    is_addressed,
-    item_in,
-    ready,
-    waits_for_turn,
-    what_hinders,
-)
+from shmcoll.engine.native.arguments import FIXED, set_view
+from shmcoll.engine.native.entering import waits_for_turn, what_hinders
+from shmcoll.engine.native.fitting import suits
+from shmcoll.engine.native.tables import CALLBACK, KINDS, ROUTINES
 
 OPERATION, REDUCTION, ARGUMENT, ARGUMENT_2, STATUS, ARRAYS = (WORD * i for i in range(6))
 TYPE, DATA, DIMENSIONS, DIMS = (WORD * i for i in range(4))
@@ -67,19 +58,14 @@ def enter(ctx, block):
     poke(ctx + c.ARGUMENT_2, peek(block + ARGUMENT_2))
     poke(ctx + c.ALGORITHM, 0)
     fill_view(ctx + c.OUT, fill_view(ctx + c.X, block + ARRAYS))
-    forget_extra(ctx)
     routine = peek(ctx + ROUTINES + operation * WORD)
     kind = peek(ctx + KINDS + operation * WORD)
-    if routine == 0 or not suits(ctx, kind) or (kind & REDUCING and not find_kernel(ctx)):
+    if routine == 0 or not suits(ctx, kind, FIXED):
         return c.NEEDS_PYTHON
     if kind & PEER and waits_for_turn(ctx, kind):
         return c.BUSY
     poke(ctx + c.OPERATION, operation)
     return call_routine(routine, ctx)
-
-
-def suits(ctx, kind):
-    return is_addressed(ctx, kind) if kind & PEER else ready(ctx, kind)
 
 
 def note_message(ctx, block, where):
@@ -92,19 +78,8 @@ def note_message(ctx, block, where):
 
 def fill_view(view, array):
     """Fill a view of the context. Returns the address of the next array."""
-    known, dimensions = peek(array + TYPE), peek(array + DIMENSIONS)
-    count = 1
-    for i in range(dimensions):
-        count *= peek(array + DIMS + i * WORD)
-    if known == 0:
-        count = 0
-    poke(view + c.DATA, peek(array + DATA))
-    poke(view + c.COUNT, count)
-    poke(view + c.ITEM, item_in(known))
-    poke(view + c.BYTES, count * item_in(known))
-    poke(view + c.DIMENSIONS, dimensions)
-    poke(view + c.DIMS, array + DIMS)
-    poke(view + c.DTYPE, dtype_in(known))
+    dimensions = peek(array + DIMENSIONS)
+    set_view(view, peek(array + TYPE), peek(array + DATA), dimensions, array + DIMS)
     return array + DIMS + dimensions * WORD
 
 

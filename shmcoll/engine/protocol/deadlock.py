@@ -12,7 +12,7 @@ from its second time slice on. Only that rank writes these words:
     after it        RECEIVES even, before the rank reads what has come, and before it runs signal handlers
 
 What holds while RECEIVES is odd. The rank is inside native code, in the name of a receive, and ACTIVE says so. So no
-thread, signal handler or asynchronous call of this rank stores a piece in this group (`engine/native/entry.py`): its
+thread, signal handler or asynchronous call of this rank stores a piece in this group (`engine/native/entering.py`): its
 next piece comes after the end of the sleep. The sleep ends when the flag is set, when it gives way to a thread that
 wants to call, or by a failure. But there is no such thread: the process has no other thread state but those of threads
 of this package (HELPERS), which call only what the program has given them before. If they had something to call, OWNER

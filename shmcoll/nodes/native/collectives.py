@@ -31,7 +31,9 @@ from shmcoll.engine.kernels.kernels import clear
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory.node_words import CALL_ENDED
 from shmcoll.engine.native import cpython as py
-from shmcoll.engine.native.entry import FIXED, argument_word, goes_on, make_entry, phase_argument, what_hinders
+from shmcoll.engine.native.arguments import FIXED, argument_word
+from shmcoll.engine.native.entering import goes_on, what_hinders
+from shmcoll.engine.native.entry import make_entry, phase_argument
 from shmcoll.engine.native.entry_counts import make_entry as make_entry_with_counts
 from shmcoll.engine.protocol.reduction import KERNEL_GIVEN
 from shmcoll.nodes.native import layout as o

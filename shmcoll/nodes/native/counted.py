@@ -10,7 +10,7 @@ place: each rank learns what is sent to it (OFFERS, OFFERED), and checks that an
 ranks learn whether all of it fits.
 
 A call without `out` has two phases, as on one machine: COUNTS ends with COUNTS_KNOWN, and DATA moves the blocks. No
-other call of the group enters between them (`engine/native/entry.py`, ACTIVE). A rank of scatter_v without `out` learns
+other call of the group enters between them (ACTIVE of `native/entering.py`). A rank of scatter_v without `out` learns
 the dtype from the root's table.
 
 Cost: O(n (5 n W + s)); for longer sources A + (n - r - 1) o + S / B more. n ranks, r of a node, s bytes of a source

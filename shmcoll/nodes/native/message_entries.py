@@ -28,18 +28,11 @@ from shmcoll.engine.collective import ANY_SOURCE, Collective
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.native import cpython as py
 from shmcoll.engine.native import entry
-from shmcoll.engine.native.entry import (
-    FILLED,
-    FIXED,
-    answer,
-    goes_on,
-    has_tag,
-    phase_argument,
-    phase_given,
-    read_call,
-    taken,
-    waits_for_turn,
-)
+from shmcoll.engine.native.arguments import FIXED, read_call
+from shmcoll.engine.native.entering import goes_on, taken, waits_for_turn
+from shmcoll.engine.native.entry import FILLED, answer, phase_argument, phase_given
+from shmcoll.engine.native.fitting import has_tag
+from shmcoll.engine.native.tables import ROUTINES
 from shmcoll.nodes.native.mail_receives import has_ended, recv_far
 from shmcoll.nodes.native.mail_sends import send_far
 
@@ -81,7 +74,7 @@ def make_callable(
 ) -> Callable[..., int] | None:
     """Return the entry for Python, if there is one. words: the context of the group within the node. mail: the words of
     `mail_words.py`. indices: for each rank of the group over nodes, as INDICES."""
-    plain = words.item(entry.ROUTINES // WORD + RECORDS[name].code)
+    plain = words.item(ROUTINES // WORD + RECORDS[name].code)
     if not plain or not entry.FAST:
         return None
     state = np.array([words.ctypes.data, plain, mail.ctypes.data, len(indices), *indices], np.int64)

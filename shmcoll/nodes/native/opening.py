@@ -29,7 +29,7 @@ second of a node's link each way.
 If the node has one rank, the rows stay in the messages.
 
 Who writes what. The state is private memory of one rank. The thread that has the turn on the group writes all of it
-(`engine/native/entry.py`, ACTIVE and OWNER). MPI writes the messages of other nodes.
+(`engine/native/entering.py`, ACTIVE and OWNER). MPI writes the messages of other nodes.
 
 Why nobody waits forever. Within the node the routines wait with a limit, and see ranks that die. For a leader that
 waits for MPI see `messages.py`. A rank waits for the ranks of its node, a leader for the other leaders, and all of them

@@ -19,7 +19,7 @@ from shmcoll.engine.atomics import call_kernel, peek, poke
 from shmcoll.engine.kernels.dtypes import BY_NAME, REDUCTION_CODES, REDUCTIONS, USER
 from shmcoll.engine.kernels.kernels import JOIN, START, STORE
 from shmcoll.engine.layout import WORD
-from shmcoll.engine.native.entry import KERNELS
+from shmcoll.engine.native.tables import KERNELS
 from shmcoll.engine.protocol import reduction
 from shmcoll.engine.protocol.reduction import ALL, HALF_TYPES
 from shmcoll.nodes.native import layout as o

@@ -10,7 +10,7 @@ published in one broadcast.
 
 A rank without an array has two phases, as on one machine (`collectives/scatter.py`): OPEN returns the shape, and DATA
 writes the result. The root's row stays where it is until the next opening, which cannot begin between the phases
-(`engine/native/entry.py`, ACTIVE).
+(`engine/native/entering.py`, ACTIVE).
 """
 
 from shmcoll.collectives.scatter import DATA, MARK, OPEN, PHASE

@@ -13,6 +13,8 @@ from shmcoll.engine.kernels.dtypes import BY_CODE
 from shmcoll.engine.layout import HEADER_BYTES, HEADER_SEQUENCE, WORD, table_words
 from shmcoll.engine.memory.node_words import UNNAMED
 from shmcoll.engine.native import entry
+from shmcoll.engine.native.arguments import written_call
+from shmcoll.engine.native.tables import ROUTINES
 from shmcoll.engine.protocol.count_tables import BOTH
 from shmcoll.nodes.native import layout as o
 from shmcoll.nodes.native import long_moves, memory
@@ -147,11 +149,11 @@ class OpeningState:
         has_result = {"gather": index == 0, "exscan": index > 0}.get(name, True)
         dispatcher = self._dispatcher.inner._dispatcher
         routine = dispatcher.routine(name)
-        plain = int(dispatcher.words[entry.ROUTINES // WORD + RECORDS[name].code])
+        plain = int(dispatcher.words[ROUTINES // WORD + RECORDS[name].code])
         if not plain:  # faults are injected: it runs as Python
             assert isinstance(routine, entry.PlainEntry)
             plain = ctypes.cast(routine._routine, ctypes.c_void_p).value or 0
-        call = entry.written_call(x, out if has_result else None, 0, 0, 0, 0, *extra)
+        call = written_call(x, out if has_result else None, 0, 0, 0, 0, *extra)
         assert call is not None
         written, shapes = call
         addresses = np.array([shape.ctypes.data for shape in shapes], np.int64)

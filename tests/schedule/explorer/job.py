@@ -19,6 +19,7 @@ from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.messages import ring_buffers
 from shmcoll.engine.native import entry
+from shmcoll.engine.native.arguments import ARGUMENT_COUNT, FIXED
 from shmcoll.engine.protocol.peer_memory import NO
 from shmcoll.engine.protocol.reduction import KERNEL_GIVEN
 from tests.schedule.explorer.events import Event, Events, Interrupted
@@ -51,7 +52,7 @@ class Rank:
         self.memory = (ctypes.c_int64 * (3 * c.CONTEXT_WORDS + 5 * job.words + 100 + job.ranks + mail))()
         self._free = self.first = ctypes.addressof(self.memory)
         self.ctx = self.take(c.CONTEXT_WORDS)
-        self.written = self.take(c.CONTEXT_WORDS)  # a call written down, see `engine/native/entry.py`
+        self.written = self.take(c.CONTEXT_WORDS)  # a call written down, see `engine/native/arguments.py`
         self.counters = self.take(2)  # operations entered, operations done
         self.dims = self.take(2)
         self.table = self.take(layout.table_words(job.ranks))
@@ -90,8 +91,8 @@ class Rank:
         record = RECORDS[routine.__name__]
         if record.form & REDUCING:
             self.set(KERNEL_GIVEN, KERNEL)
-        arguments = entry.FIXED if record.form & PEER else entry.FIXED + 1
-        atomics.poke(self.written + entry.ARGUMENT_COUNT, arguments)
+        arguments = FIXED if record.form & PEER else FIXED + 1
+        atomics.poke(self.written + ARGUMENT_COUNT, arguments)
         had_left = self.events.has_left
         status = _plain(entry.make_plain, routine, record)(self.ctx, self.written)
         if had_left and status != c.BUSY:

@@ -7,14 +7,14 @@ ANY_OF_THIS_THREAD = "(active != 0 and active != -py.thread_id()) or"
 
 MUTANTS_OF_EVENTS = {
     "any call of the thread enters between two phases of a recv": Mutant(
-        "engine.native.entry.taken",
+        "engine.native.entering.taken",
         "active != 0 or",
         ANY_OF_THIS_THREAD,
         "a handler receives while its rank does",
         SIGNAL,
     ),
     "any call of the thread enters between two phases of a send": Mutant(
-        "engine.native.entry.taken",
+        "engine.native.entering.taken",
         "active != 0 or",
         ANY_OF_THIS_THREAD,
         "a handler sends while its rank does",
@@ -22,24 +22,28 @@ MUTANTS_OF_EVENTS = {
         True,
     ),
     "any call of the thread enters between two phases of an all_gather_v": Mutant(
-        "engine.native.entry.taken", "active != 0 or", ANY_OF_THIS_THREAD, "a handler calls in an all_gather_v", SIGNAL
+        "engine.native.entering.taken",
+        "active != 0 or",
+        ANY_OF_THIS_THREAD,
+        "a handler calls in an all_gather_v",
+        SIGNAL,
     ),
     "any call of the thread enters between two phases of a scatter": Mutant(
-        "engine.native.entry.taken", "active != 0 or", ANY_OF_THIS_THREAD, "a handler calls in a scatter", SIGNAL
+        "engine.native.entering.taken", "active != 0 or", ANY_OF_THIS_THREAD, "a handler calls in a scatter", SIGNAL
     ),
     "a call that begins passes for a later phase": Mutant(
-        "engine.native.entry.goes_on", "phase >= c.LATER and ", "", "a handler receives while its rank does", SIGNAL
+        "engine.native.entering.goes_on", "phase >= c.LATER and ", "", "a handler receives while its rank does", SIGNAL
     ),
     "a call of a handler enters while a routine waits": Mutant(
-        "engine.native.entry.taken",
+        "engine.native.entering.taken",
         "active != 0 or",
         "(active != 0 and active != py.thread_id()) or",
         "a handler calls in an all_reduce",
         SIGNAL,
     ),
-    "no phase goes on": Mutant("engine.native.entry.goes_on", "phase >= c.LATER and ", "0 and ", "scatter halfway"),
+    "no phase goes on": Mutant("engine.native.entering.goes_on", "phase >= c.LATER and ", "0 and ", "scatter halfway"),
     "a recv beside a send lets others in": Mutant(
-        "engine.native.entry.active_after",
+        "engine.native.entering.active_after",
         "-me if peek(ctx + c.SENDING) else 0",
         "0",
         "a handler sends while its rank sends beside a receive",
@@ -75,7 +79,7 @@ MUTANTS_OF_EVENTS = {
         SIGNAL,
     ),
     "a call that ends well forgets that the group has ended": Mutant(
-        "engine.native.entry.active_after",
+        "engine.native.entering.active_after",
         "if peek(ctx + c.ACTIVE) == c.ENDED:",
         "if False:",
         "a handler aborts",
@@ -89,7 +93,7 @@ MUTANTS_OF_EVENTS = {
         SIGNAL,
     ),
     "a receive that is withdrawn keeps its thread inside": Mutant(
-        "engine.native.entry.active_after",
+        "engine.native.entering.active_after",
         "if status <= c.GIVES_WAY or",
         "if 0 < status <= c.GIVES_WAY or",
         "a receive is withdrawn",
@@ -108,7 +112,7 @@ MUTANTS_OF_EVENTS = {
         "engine.protocol.wait.another_calls", "owner == c.NOBODY or ", "", "a receive gives way"
     ),
     "a receive that gives way keeps its thread inside": Mutant(
-        "engine.native.entry.active_after", "status <= c.GIVES_WAY", "status <= c.NO_EFFECT", "two threads"
+        "engine.native.entering.active_after", "status <= c.GIVES_WAY", "status <= c.NO_EFFECT", "two threads"
     ),
     "a limit does not count the time until the GIL comes back": Mutant(
         "engine.protocol.wait.sleep_until",
