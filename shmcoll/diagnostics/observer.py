@@ -18,6 +18,7 @@ from shmcoll.diagnostics import hang_report, nodes_status, rank_status
 from shmcoll.diagnostics.nodes_status import ObservedNode
 from shmcoll.engine import layout
 from shmcoll.engine.memory import arena as arenas
+from shmcoll.engine.memory import arena_file
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.system.text import read_text
@@ -31,7 +32,7 @@ class ObservedArena(Arena):
 
     def __init__(self, fd: int):
         self.fd = fd
-        self.size = arenas.checked_size(fd)
+        self.size = arena_file.checked_size(fd)
         self.ranks = 0
         arenas.verify(self, None)
 

@@ -16,7 +16,7 @@ from shmcoll.engine.compiler import compile as code
 from shmcoll.engine.kernels.dtypes import DType
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory.group import Group
-from shmcoll.engine.memory.thresholds import Thresholds
+from shmcoll.engine.memory.thresholds import WORDS, Thresholds
 from shmcoll.engine.messages.buffers import MessageBuffers
 from shmcoll.engine.native import entry, tables
 from shmcoll.engine.protocol.exposure import NEVER, TO_ALL
@@ -121,11 +121,7 @@ class Dispatcher(Calls):
             (c.HELPERS, helpers.ADDRESS),
         ):
             self.words[offset // WORD] = value
-        words = (
-            layout.JOB_FLAT_BYTES, layout.JOB_SLICE_BYTES, layout.JOB_STREAM_BYTES, layout.JOB_RING_BYTES,
-            layout.JOB_DIRECT_BYTES, layout.JOB_SHARED_BYTES, layout.JOB_EXCHANGE_BYTES,
-        )  # fmt: skip
-        thresholds = Thresholds(*map(arena.load, words))
+        thresholds = Thresholds(*map(arena.load, WORDS))
         self.choose_by(thresholds)
         if not crowded:  # else the time of a copy says which rank had the core
             self.words[c.PACED_BYTES // WORD] = max(thresholds.exchange_bytes // RANGE, layout.INLINE_BYTES + 1)

@@ -21,7 +21,7 @@ from shmcoll.communicator import Communicator
 from shmcoll.engine import layout
 from shmcoll.engine.compiler import object_cache
 from shmcoll.engine.memory import arena as arenas
-from shmcoll.engine.memory import records
+from shmcoll.engine.memory import arena_file, records
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.system import refusals
@@ -218,7 +218,7 @@ def _inherited(given: str) -> Arena:
     try:
         return arenas.attach(int(fd), nonce)
     except ArenaError as error:
-        opened = arenas.open_of(int(launcher), int(fd))
+        opened = arena_file.open_of(int(launcher), int(fd))
         if opened is None:
             raise ArenaError(f"{error}, and process {launcher}, the launcher, does not show it") from None
         return arenas.attach(opened, nonce)

@@ -4,13 +4,6 @@ Life. The creator (the launcher, or the only rank) makes a file in memory withou
 pages that the job needs, and writes the job page. Ranks inherit the descriptor and map it. Nothing has a name, so
 nothing can be left behind: the kernel frees the pages with the last descriptor and mapping.
 
-There are two kinds of file. Ranks that inherit the descriptor use a memfd: its size is limited only by the memory of
-the machine, however small /dev/shm is (64 MiB in a container). Ranks of other launchers must meet under a name, and
-only a file in /dev/shm can have one. The finished arena is given its name in one step, so that no process finds an
-unfinished one. The size of a memfd is sealed, and so are the seals: no process can cut memory off that ranks have
-mapped, or forbid them to map it. If the system refuses to make a memfd, a file in /dev/shm without a name (O_TMPFILE)
-is used.
-
 Memory is committed before it is used, so that too little of it is an `ArenaError` here and never a SIGBUS later. When
 the file is made, `posix_fallocate` commits what the job needs. Memory that ranks allocate afterwards is committed by
 address (`pages.py`), because the program may have closed the descriptor by then. In a memory cgroup neither of these
@@ -22,18 +15,17 @@ Code that uses it after the start calls `has_descriptor` first.
 
 import ctypes
 import errno
-import fcntl
 import mmap
 import os
 import resource
 import secrets
-import stat
 import time
 import weakref
+from dataclasses import astuple, replace
 
 from shmcoll.engine import fences, layout
-from shmcoll.engine.memory import faults, pages, thresholds
-from shmcoll.engine.memory.available_memory import LARGER, amount, available, mib, room
+from shmcoll.engine.memory import arena_file, faults, pages, thresholds
+from shmcoll.engine.memory.available_memory import LARGER, amount, available, mib
 from shmcoll.engine.system.caches import own_cache
 from shmcoll.engine.system.cores import usable_cores
 from shmcoll.engine.system.descriptors import file_of
@@ -43,8 +35,6 @@ from shmcoll.errors import ArenaError
 
 WIDEST_BYTES = 4 << 40  # the largest span of the mapping; untouched ranges take no memory
 MAP_FIXED, MAP_NORESERVE = 0x10, 0x4000
-_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
-_FOLDER = "/dev/shm"
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mmap.restype = ctypes.c_void_p
 
@@ -135,7 +125,7 @@ class Arena:
         raises `ArenaError`."""
         place = self._place()
         if available(place) < length:
-            raise _too_small(purpose, length, place)
+            raise arena_file.too_small(purpose, length, place)
         given = False
         try:
             given = pages.give(self.address + offset, length)
@@ -143,7 +133,7 @@ class Arena:
             if not given:
                 pages.drop(self.address + offset, length)
         if not given:
-            raise _too_small(purpose, length, place)
+            raise arena_file.too_small(purpose, length, place)
 
     def clear(self, offset: int, length: int) -> None:
         """Clear committed memory that is not used any more, and give it back."""
@@ -151,16 +141,16 @@ class Arena:
 
     def advice_on_limit(self) -> str:
         """Return what limits the heap besides its option, for messages."""
-        return f". By default it is half of the room in {_FOLDER}. {LARGER}." if self._place() else ""
+        return f". By default it is half of the room in {arena_file.FOLDER}. {LARGER}." if self._place() else ""
 
     def _place(self) -> str | None:
         """Return a place to ask how much room the arena's file system has; None for a memfd, which has no such
         limit."""
         try:
-            found = os.stat(_FOLDER).st_dev  # noqa: PTH116 - a Path would cost more than the call
+            found = os.stat(arena_file.FOLDER).st_dev  # noqa: PTH116 - a Path would cost more than the call
         except OSError:
             return None
-        return _FOLDER if self._file and found == self._file.device else None
+        return arena_file.FOLDER if self._file and found == self._file.device else None
 
 
 def create(
@@ -188,16 +178,17 @@ def create(
     cores = usable_cores()
     faults.planned()  # refused here, before ranks start
     limits = thresholds.of_job(ranks, cores)
+    limits = replace(limits, slice_bytes=min(limits.slice_bytes, cell_bytes))
     window_bytes = window_bytes or max(cell_bytes, usual_window(ranks, cores))
     need = layout.arena_bytes(ranks, window_bytes)
-    fd = _in_dev_shm() if name else _anonymous()
+    fd = arena_file.in_dev_shm() if name else arena_file.anonymous()
     try:
         heap = _heap_limit(fd) if heap is None else heap
         # Any rank may need all of the heap, in pieces of any size: each has a share of the span that is wide enough
         arena = _map_sparse(fd, need, layout.align(min(need + 4 * ranks * heap, WIDEST_BYTES), layout.PAGE))
         arena.ranks = ranks
-        _seal(fd)
-        _allocate(fd, need, f"the arena of {ranks} ranks")
+        arena_file.seal(fd)
+        arena_file.allocate(fd, need, f"the arena of {ranks} ranks")
     except (ArenaError, ValueError):
         os.close(fd)
         raise
@@ -211,13 +202,7 @@ def create(
         (layout.JOB_CORES, cores),
         (layout.JOB_CELL_BYTES, cell_bytes),
         (layout.JOB_WINDOW_BYTES, window_bytes),
-        (layout.JOB_FLAT_BYTES, limits.flat_bytes),
-        (layout.JOB_SLICE_BYTES, min(limits.slice_bytes, cell_bytes)),
-        (layout.JOB_STREAM_BYTES, limits.stream_bytes),
-        (layout.JOB_RING_BYTES, limits.ring_bytes),
-        (layout.JOB_DIRECT_BYTES, limits.direct_bytes),
-        (layout.JOB_SHARED_BYTES, limits.shared_bytes),
-        (layout.JOB_EXCHANGE_BYTES, limits.exchange_bytes),
+        *zip(thresholds.WORDS, astuple(limits), strict=True),
         (layout.JOB_TIMEOUT, int(timeout * 1e9)),
         (layout.JOB_HEAP, heap),
     ):
@@ -228,7 +213,11 @@ def create(
             raise ArenaError(f"sem_init failed: {os.strerror(ctypes.get_errno())}")
     arena.store(layout.JOB_MAGIC, layout.MAGIC)
     if name:
-        _publish(arena, name)
+        try:
+            arena_file.publish(fd, name)
+        except OSError:
+            arena.close()
+            raise
     return arena
 
 
@@ -251,48 +240,12 @@ def attach(fd: int, nonce: str | None) -> Arena:
 
     Raises `ArenaError` for a wrong owner, mode, size, kind, magic, version or nonce.
     """
-    size = checked_size(fd)
-    _check_seals(fd)
+    size = arena_file.checked_size(fd)
+    arena_file.check_seals(fd)
     arena = Arena(fd, size)
     verify(arena, nonce)
     os.set_inheritable(fd, False)
     return arena
-
-
-def open_of(pid: int, fd: int) -> int | None:
-    """Return a descriptor of the file behind a descriptor of another process, if it can be our arena.
-
-    The pid may be another process's by now, and the file any file. It is looked at before it is opened.
-    """
-    try:
-        seen = os.open(f"/proc/{pid}/fd/{fd}", os.O_PATH | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        checked_size(seen)
-        return os.open(f"/proc/self/fd/{seen}", os.O_RDWR | os.O_CLOEXEC)
-    except (OSError, ArenaError):
-        return None
-    finally:
-        os.close(seen)
-
-
-def checked_size(fd: int) -> int:
-    """Return the size of the file behind a descriptor. Raises `ArenaError` if it cannot be our arena."""
-    try:
-        info = os.fstat(fd)
-    except OSError as e:
-        raise ArenaError(
-            f"the arena's descriptor {fd} is not open in this process: {e}. A program between the launcher and this "
-            f"rank has closed it"
-        ) from e
-    if info.st_uid != os.geteuid():
-        raise ArenaError(f"the arena belongs to uid {info.st_uid}, this rank runs as uid {os.geteuid()}")
-    if not stat.S_ISREG(info.st_mode) or stat.S_IMODE(info.st_mode) & 0o077:
-        raise ArenaError(f"the arena has mode {info.st_mode:o}; expected a regular file that only its owner can open")
-    if info.st_size < layout.world_offset(1):
-        raise ArenaError(f"the arena has {info.st_size} bytes, too few for its own job page")
-    return info.st_size
 
 
 def verify(arena: Arena, nonce: str | None) -> None:
@@ -314,26 +267,12 @@ def verify(arena: Arena, nonce: str | None) -> None:
     cell_bytes, window = arena.load(layout.JOB_CELL_BYTES), arena.load(layout.JOB_WINDOW_BYTES)
     cells = 0 < cell_bytes <= window <= size and cell_bytes % layout.LINE == 0 and window % layout.LINE == 0
     room = 0 < ranks <= layout.most_ranks(cell_bytes) and cells and layout.arena_bytes(ranks, window) <= size
-    if not (room and all(lowest <= arena.load(word) <= highest for word, lowest, highest in _limits(cell_bytes))):
+    most = 1 << 62  # sums with it do not overflow
+    positive = (*thresholds.WORDS, layout.JOB_TIMEOUT, layout.JOB_CORES)
+    limits = arena.load(layout.JOB_SLICE_BYTES) <= cell_bytes and 0 <= arena.load(layout.JOB_HEAP) <= WIDEST_BYTES
+    if not (room and limits and all(0 < arena.load(word) <= most for word in positive)):
         raise ArenaError(f"the arena's job page is damaged: {ranks} ranks, cells of {cell_bytes} bytes, {size} in all")
     arena.ranks = ranks
-
-
-def _limits(cell_bytes: int) -> tuple[tuple[int, int, int], ...]:
-    """Return the words of the job page with the least and the most that `create` may have stored there."""
-    most = 1 << 62  # sums with it do not overflow
-    return (
-        (layout.JOB_FLAT_BYTES, 1, most),
-        (layout.JOB_SLICE_BYTES, 1, cell_bytes),
-        (layout.JOB_STREAM_BYTES, 1, most),
-        (layout.JOB_RING_BYTES, 1, most),
-        (layout.JOB_DIRECT_BYTES, 1, most),
-        (layout.JOB_SHARED_BYTES, 1, most),
-        (layout.JOB_EXCHANGE_BYTES, 1, most),
-        (layout.JOB_TIMEOUT, 1, most),
-        (layout.JOB_HEAP, 0, WIDEST_BYTES),
-        (layout.JOB_CORES, 1, most),
-    )
 
 
 def _map_aligned(size: int, fd: int) -> int:
@@ -383,89 +322,6 @@ def _unsized(need: int, error: OSError) -> ArenaError:
     return ArenaError(f"cannot size the arena, of {mib(need)}: {refused(error) or error.strerror}.{advice}")
 
 
-def _allocate(fd: int, length: int, purpose: str) -> None:
-    """Back the beginning of a file that has just been made with memory."""
-    if available(fd) < length:
-        raise _too_small(purpose, length, fd)
-    try:
-        if not _has_no_fallocate(fd, length):
-            return
-        for begin in range(0, length, 1 << 16):
-            os.pwrite(fd, bytes(min(1 << 16, length - begin)), begin)
-    except OSError:
-        raise _too_small(purpose, length, fd) from None
-
-
-def _has_no_fallocate(fd: int, length: int) -> bool:
-    """Commit the beginning of a file, or return whether the system refuses that call: a sandbox may."""
-    try:
-        os.posix_fallocate(fd, 0, length)
-    except OSError as e:
-        if e.errno in (errno.EPERM, errno.ENOSYS):
-            return True
-        raise
-    return False
-
-
-def _anonymous() -> int:
-    """Return a descriptor on shared memory for ranks that inherit it."""
-    try:
-        fd = os.memfd_create("shmcoll", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    except OSError:  # a sandbox may forbid it
-        return _in_dev_shm()
-    try:
-        os.fchmod(fd, 0o600)
-    except OSError:
-        os.close(fd)
-        return _in_dev_shm()
-    return fd
-
-
-def _in_dev_shm() -> int:
-    """Return a descriptor on a file in /dev/shm that has no name yet: a kill leaves nothing."""
-    try:
-        return os.open(_FOLDER, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
-    except OSError as e:
-        reason = refused(e) or (
-            f"{e.strerror}. Ranks that mpiexec, torchrun or a shell has started meet there: start them with shmrun, or "
-            f"give the container one (mount -t tmpfs tmpfs {_FOLDER})"
-        )
-        raise ArenaError(f"cannot create shared memory in {_FOLDER}: {reason}") from None
-
-
-def _seal(fd: int) -> None:
-    """Fix the size of a memfd."""
-    if not _seals(fd) & fcntl.F_SEAL_SEAL:
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
-
-
-def _check_seals(fd: int) -> None:
-    """Raise `ArenaError` for a memfd whose size or seals another process may still change."""
-    seals = _seals(fd)
-    if seals not in (fcntl.F_SEAL_SEAL, _SEALS):
-        raise ArenaError(f"descriptor {fd} is not a shmcoll arena: its seals are {seals:#x}, expected {_SEALS:#x}")
-
-
-def _seals(fd: int) -> int:
-    """Return the seals of a file. A file that is not a memfd has at most one seal, and can get no others."""
-    try:
-        return fcntl.fcntl(fd, fcntl.F_GET_SEALS)
-    except OSError:  # /dev/shm may be on a disk
-        return fcntl.F_SEAL_SEAL
-
-
-def _publish(arena: Arena, name: str) -> None:
-    """Give a finished arena its name in one step: no process ever finds an unfinished one."""
-    folder = os.open(_FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.link(f"/proc/self/fd/{arena.fd}", name, dst_dir_fd=folder, follow_symlinks=True)
-    except OSError:
-        arena.close()
-        raise
-    finally:
-        os.close(folder)
-
-
 def _heap_limit(fd: int) -> int:
     given = os.environ.get("SHMCOLL_HEAP")
     if not given:
@@ -473,15 +329,3 @@ def _heap_limit(fd: int) -> int:
     if not 0 < amount(given) <= WIDEST_BYTES:
         raise ValueError(f"SHMCOLL_HEAP={given!r} is not an amount of memory; give one like 512M or 2G")
     return amount(given)
-
-
-def _too_small(purpose: str, need: int, place: int | str | None) -> ArenaError:
-    """Make the error for an arena that needs more memory than there is. place: as for `room`."""
-    least = room(place)
-    have = max(least.free, 0)
-    return ArenaError(
-        f"too little shared memory for {purpose}: {mib(need)} needed, {mib(have)} available; {least.limit}. "
-        f"{least.advice}.",
-        needed=need,
-        available=have,
-    )

@@ -16,7 +16,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,10 @@ class Thresholds:
     direct_bytes: int = 4 << 20
     shared_bytes: int = 16 << 10
     exchange_bytes: int = 4 << 20
+
+
+#: the words of the job page that have them, in the order of the fields
+WORDS = tuple(getattr(layout, f"JOB_{field.name.upper()}") for field in fields(Thresholds))
 
 
 def defaults(ranks: int, cores: int) -> Thresholds:
