@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 import numpy as np
 
 from shmcoll.calls import arguments as given
-from shmcoll.communicator import graph, jit_handle, message_plans, plans
+from shmcoll.communicator import graph, jit_handle, plans
 from shmcoll.communicator.collectives import Collectives
 from shmcoll.communicator.graph import Graph
 from shmcoll.communicator.graph_links import as_links
 from shmcoll.communicator.grid import Grid
-from shmcoll.communicator.message_plans import MESSAGES
 from shmcoll.communicator.object_reductions import ObjectReductions
 from shmcoll.communicator.objects import Parts
-from shmcoll.communicator.plans import OPERATIONS, Plan
+from shmcoll.communicator.plans import Plan
 from shmcoll.communicator.shared_memory import SharedMemory
 from shmcoll.communicator.two_way_messages import TwoWayMessages
 from shmcoll.engine import context as c
@@ -172,10 +171,7 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
             >>> plan() is y
             True
         """
-        plans.check_operation(self._dispatcher, operation, args, (*OPERATIONS, *MESSAGES))
-        if operation in MESSAGES:
-            return message_plans.make(self, operation, args, keywords)
-        return plans.make(self._dispatcher, getattr(self, operation), operation, args, keywords)
+        return plans.make(self, operation, args, keywords)
 
     def grid(self, dims: Shape, periods: bool | Sequence[bool] = False) -> Grid:
         """Arrange the ranks as a Cartesian grid, to exchange halos with neighbours. Not a collective.

@@ -1,8 +1,8 @@
-"""Plans: a collective whose arguments are checked once, and that is then called as often as one likes.
+"""Plans: a call whose arguments are checked once, and that is then made as often as one likes.
 
-The arguments go through the checks of `calls/` with a stand-in for the dispatcher that keeps the call of the native
-entry instead of making it. It keeps the arrays themselves, so a plan works on what they contain when it is called. A
-plan with counts keeps these as arrays of its own, which the entry reads at every call.
+The arguments of a collective go through the checks of `calls/` with a stand-in for the dispatcher that keeps the call
+of the native entry instead of making it. It keeps the arrays themselves, so a plan works on what they contain when it
+is called. A plan with counts keeps these as arrays of its own, which the entry reads at every call.
 """
 
 import inspect
@@ -17,10 +17,14 @@ from shmcoll.calls import arguments as given
 from shmcoll.calls import buffer_check
 from shmcoll.calls.arrays import is_in_place
 from shmcoll.calls.ignored import ignored
+from shmcoll.calls.recv import check_arguments as check_recv
+from shmcoll.calls.send import check_arguments as check_send
+from shmcoll.calls.sendrecv import check_arguments as check_both
 from shmcoll.collectives import RECORDS
 from shmcoll.communicator.native_call import native_call
 from shmcoll.engine import context as c
 from shmcoll.engine.kernels.dtypes import BY_NUMPY, REDUCTIONS
+from shmcoll.engine.layout import ANY
 from shmcoll.engine.system.text import shown
 from shmcoll.runtime.dispatcher import Dispatcher
 from shmcoll.runtime.process_bound import ProcessBound
@@ -28,6 +32,7 @@ from shmcoll.runtime.work import Work
 
 COUNTED = ("all_gather_v", "gather_v", "scatter_v", "all_to_all_v", "reduce_scatter_v")
 OPERATIONS = (*(name for name, record in RECORDS.items() if record.plans), *COUNTED)
+MESSAGES = ("send", "recv", "sendrecv")
 
 _NOT_NATIVE = (None, None, None, 0, 0, 0)  # the native entry answers that Python goes on
 
@@ -117,6 +122,23 @@ class TwoWayPlan(Plan):
         return self._result
 
 
+class MessagePlan(Plan):
+    """A planned message. Other ranks need no plan: they may call `send` and `recv`. call: the method, with its
+    arguments."""
+
+    def __init__(self, dispatcher: Dispatcher, operation: str, call: Callable[..., Any]):
+        self._dispatcher, self._operation, self._call = dispatcher, operation, call
+
+    def __call__(self) -> Any:
+        """Send or receive, and return what the method returns."""
+        return self._call()
+
+    def start(self) -> Work[Any]:
+        """Send or receive asynchronously: see the method's `async_op`."""
+        work: Work[Any] = self._call(async_op=True)
+        return work
+
+
 class _NeedsOut(ValueError):
     """A call whose result has a size that only the call finds out cannot be planned without `out`."""
 
@@ -145,9 +167,32 @@ class _Recorder:
         return getattr(self._dispatcher, name)
 
 
-def check_operation(dispatcher: Dispatcher, operation: Any, args: tuple[Any, ...], known: tuple[str, ...]) -> None:
-    """Refuse to plan what is not the name of one of the known operations."""
-    where = f"plan on rank {dispatcher.failures.name}"
+def make(comm: Any, operation: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> Plan:
+    """The plan of `comm.operation(*args, **keywords)`. Errors: see `Communicator.plan`."""
+    dispatcher: Dispatcher = comm._dispatcher
+    _check_operation(dispatcher, operation, args)
+    where, method = f"plan of {operation} on rank {dispatcher.failures.name}", getattr(comm, operation)
+    try:
+        bound = inspect.signature(method).bind(*args, **keywords)
+    except TypeError as error:
+        raise TypeError(f"{where}: {error}") from None
+    bound.apply_defaults()
+    values = bound.arguments
+    if values.pop("async_op", False):
+        raise ValueError(f"{where}: async_op belongs to the call; use plan.start()")
+    values |= {name: None for name in ignored(operation, dispatcher.rank, values.get("root")) if name in values}
+    for name in ("x", "out"):
+        array = values.get(name)
+        if not isinstance(array, np.ndarray) and (array is not None or (operation in MESSAGES and name in values)):
+            raise ValueError(f"{where}: {name} must be a numpy array, to be used where it is; got {_kind(array)}")
+    if operation in MESSAGES:
+        return _of_message(dispatcher, method, operation, where, values)
+    return _of_collective(dispatcher, operation, where, values)
+
+
+def _check_operation(dispatcher: Dispatcher, operation: Any, args: tuple[Any, ...]) -> None:
+    """Refuse to plan what is not the name of an operation that has plans."""
+    where, known = f"plan on rank {dispatcher.failures.name}", (*OPERATIONS, *MESSAGES)
     if not isinstance(operation, str):
         named = next((one for one in args if isinstance(one, str) and one in known), None)
         hint = f"; did you mean comm.plan({named!r}, x)?" if named else ""
@@ -158,26 +203,26 @@ def check_operation(dispatcher: Dispatcher, operation: Any, args: tuple[Any, ...
         raise ValueError(f"{where}: there is no plan of {operation!r}; {hint}")
 
 
-def make(
-    dispatcher: Dispatcher, method: Callable[..., Any], operation: str, args: tuple[Any, ...], keywords: dict[str, Any]
+def _of_message(
+    dispatcher: Dispatcher, method: Callable[..., Any], operation: str, where: str, values: dict[str, Any]
 ) -> Plan:
-    """The plan of `method(*args, **keywords)`, a bound method of the communicator. Errors: see `Communicator.plan`."""
-    where = f"plan of {operation} on rank {dispatcher.failures.name}"
-    try:
-        bound = inspect.signature(method).bind(*args, **keywords)
-    except TypeError as error:
-        raise TypeError(f"{where}: {error}") from None
-    bound.apply_defaults()
-    if bound.arguments.get("async_op"):
-        raise ValueError(f"{where}: async_op belongs to the call; use plan.start()")
+    for name in ("x", "out"):
+        if name in values and not is_in_place(values[name]):
+            raise copied(where, name, values[name])
+    dest, source = values.get("dest"), values.get("source")
+    if operation == "sendrecv":
+        check_both(dispatcher, **values)
+    elif operation == "send":
+        check_send(dispatcher, values["x"], dispatcher.rank if dest is None else dest, values["tag"])
+    else:
+        check_recv(dispatcher, values["out"], ANY if source is None else source, values["tag"])
+    return MessagePlan(dispatcher, operation, partial(method, **values))
+
+
+def _of_collective(dispatcher: Dispatcher, operation: str, where: str, values: dict[str, Any]) -> Plan:
     call: Callable[..., Any] = getattr(calls, operation)
     names = list(inspect.signature(call).parameters)[1:]
-    values = bound.arguments
-    values |= {name: None for name in ignored(operation, dispatcher.rank, values.get("root")) if name in values}
     x, out = values.get("x"), values.get("out")
-    for name, array in (("x", x), ("out", out)):
-        if array is not None and not isinstance(array, np.ndarray):
-            raise ValueError(f"{where}: {name} must be a numpy array, to be used where it is; got {_kind(array)}")
 
     def check(*used: Any) -> None:
         for name, array, one, other in zip(("x", "out"), (x, out), used, (out, x), strict=False):
