@@ -28,39 +28,16 @@ class Companion(Protocol):
 
 
 def send(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any) -> None:
-    array, dest, tag = check_arguments(dispatcher, x, dest, tag)
-    sending = Sending(dispatcher, array, dest, tag)
-    dispatcher.complete("send", sending.put_beside_receives)
-    sending.raise_refusal()
+    of_array(dispatcher, x, dest, tag).send()
 
 
 def send_synchronously(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any) -> None:
-    array, dest, tag = check_arguments(dispatcher, x, dest, tag)
-    check_other_rank(dispatcher, "send", dest, tag)
-    put_synchronously(dispatcher, "send", Sending(dispatcher, array, dest, tag, ARRAY | SYNCHRONOUS)).wait()
+    of_array(dispatcher, x, dest, tag, SYNCHRONOUS).send_and_wait()
 
 
-def send_later(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any) -> Delivery:
-    """Do the first half of `send_synchronously`: send."""
-    array, dest, tag = check_arguments(dispatcher, x, dest, tag)
-    return put_synchronously(dispatcher, "send", Sending(dispatcher, array, dest, tag, ARRAY | SYNCHRONOUS))
-
-
-def put_synchronously(dispatcher: Dispatcher, operation: str, sending: "Sending") -> Delivery:
-    """Send a synchronous message, and return what says when its receiver begins."""
-    made: list[Delivery] = []
-
-    def put() -> int:
-        if not dispatcher.worker.turns.is_mine():  # nobody else sends before it is known where this message begins
-            return c.BUSY
-        status = sending.put_beside_receives()
-        if status == c.OK and not sending.is_refused:
-            made.append(sending.delivery(operation))
-        return status
-
-    dispatcher.complete(operation, put)
-    sending.raise_refusal()
-    return made[0]
+def of_array(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any, more: int = 0) -> "Sending":
+    """Return a message, checked, to be sent. more: SYNCHRONOUS or 0."""
+    return Sending(dispatcher, *check_arguments(dispatcher, x, dest, tag), ARRAY | more)
 
 
 def send_at_once(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any) -> Work[Any] | None:
@@ -129,18 +106,48 @@ def as_sent(x: Any, operation: str, rank: int) -> np.ndarray:
 
 
 class Sending:
-    """A message that takes more than one call of the native entry. `form`: see `engine/messages/send.py`."""
+    """A message that takes more than one call of the native entry. `form`: see `engine/messages/send.py`. kept: what
+    the message refers to."""
 
-    def __init__(self, dispatcher: Dispatcher, array: Any, dest: int, tag: int, form: int = ARRAY):
+    def __init__(self, dispatcher: Dispatcher, array: Any, dest: int, tag: int, form: int = ARRAY, kept: Any = None):
         self._dispatcher = dispatcher
         self._entry = dispatcher.routine("send")
-        self._array = array  # kept: a table refers to its memory
+        self._kept = array, kept
+        self._operation = "send" if form & ~SYNCHRONOUS == ARRAY else "send_object"
         if form & ~SYNCHRONOUS == ARRAY and array.dtype not in BY_NUMPY:
             array, form = table_of(array), form | FOREIGN
         self._message = array, dest, tag, form
         self._refusal: ArenaError | None = None
         self._moved: tuple[int, ...] = ()  # what had moved when there was no memory
         self._since = 0.0  # when that has changed last
+
+    def send(self) -> None:
+        """Send the message."""
+        self._dispatcher.complete(self._operation, self.put_beside_receives)
+        self.raise_refusal()
+
+    def send_and_wait(self) -> None:
+        """Send a synchronous message, and wait until its receiver has begun."""
+        _, dest, tag, _ = self._message
+        check_other_rank(self._dispatcher, self._operation, dest, tag)
+        self.begin().wait()
+
+    def begin(self) -> Delivery:
+        """Send a synchronous message, and return what says when its receiver has begun."""
+        made: list[Delivery] = []
+
+        def put() -> int:
+            if not self._dispatcher.worker.turns.is_mine():  # else others may send before the place is known
+                return c.BUSY
+            status = self.put_beside_receives()
+            if status == c.OK and not self.is_refused:
+                _, dest, tag, _ = self._message
+                made.append(Delivery(self._dispatcher, self._operation, dest, tag))
+            return status
+
+        self._dispatcher.complete(self._operation, put)
+        self.raise_refusal()
+        return made[0]
 
     def put_beside_receives(self) -> int:
         """`put`, and posted receives meanwhile. These belong to the thread that has the turn: BUSY in any other."""
@@ -197,11 +204,6 @@ class Sending:
             raise
         return c.OK if status == c.ASKS else status
 
-    def delivery(self, operation: str) -> Delivery:
-        """In the turn in which a synchronous message has been sent: what says when its receiver begins."""
-        _, dest, tag, _ = self._message
-        return Delivery(self._dispatcher, operation, dest, tag)
-
     @property
     def is_refused(self) -> bool:
         """Whether the message has not been sent, for lack of memory."""
@@ -225,8 +227,7 @@ class Sending:
         return time.monotonic() >= self._since + patience
 
     def _refuse(self, error: ArenaError, patience: float) -> None:
-        name = "send" if self._message[3] & ~SYNCHRONOUS in (ARRAY, FOREIGN) else "send_object"
         advice = "where both sides send first, sendrecv needs no memory"
         waited = f" Waited {patience:g} s for its receiver; {advice}." if patience else ""
-        told = f"{name} on rank {self._dispatcher.failures.name}: {error}.{waited} The message has not been sent"
-        self._refusal = ArenaError(told)
+        where = f"{self._operation} on rank {self._dispatcher.failures.name}"
+        self._refusal = ArenaError(f"{where}: {error}.{waited} The message has not been sent")

@@ -17,7 +17,7 @@ from shmcoll.calls.joined import Joined
 from shmcoll.calls.recv import Received, as_target, can_receive, go_on, leave, make, receive, recv, told, wanted
 from shmcoll.calls.recv_object import make_object, recv_object
 from shmcoll.calls.send import Sending, as_sent, can_send, send
-from shmcoll.calls.send_object import Packed, send_packed
+from shmcoll.calls.send_object import Packed
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import ANY
 from shmcoll.engine.messages.recv import MARK, SEEK
@@ -124,10 +124,10 @@ def exchange_objects(dispatcher: Dispatcher, message: Packed, source: Any, tag: 
     one = make_object(dispatcher, source, tag)
     array, _, _, form, _ = message
     if form == WHOLE and array.nbytes <= SHORT_BYTES:
-        send_packed(dispatcher, *message)
+        Sending(dispatcher, *message).send()
         return recv_object(dispatcher, source, tag)
     dispatcher.check_outside("sendrecv_object")
-    return beside_others(dispatcher, one, partial(send_packed, dispatcher, *message))
+    return beside_others(dispatcher, one, Sending(dispatcher, *message).send)
 
 
 def begin(dispatcher: Dispatcher, receive: Work[Any], send: Callable[[], Work[None]]) -> Work[Any]:

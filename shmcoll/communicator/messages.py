@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from shmcoll import calls
 from shmcoll.calls import arguments as given
 from shmcoll.calls import buffer_check
-from shmcoll.calls.delivery import Delivery, begin
+from shmcoll.calls.delivery import begin
 from shmcoll.calls.probe import Envelope, Message
 from shmcoll.calls.recv import check_arguments as check_recv
 from shmcoll.calls.recv import post
 from shmcoll.calls.recv_object import make_object, post_object
+from shmcoll.calls.send import Sending, of_array, send_at_once, send_synchronously
 from shmcoll.calls.send import check_arguments as check_send
-from shmcoll.calls.send import send_at_once, send_later, send_synchronously
-from shmcoll.calls.send_object import check_object, send_object_later, send_object_synchronously
+from shmcoll.calls.send_object import check_object, of_object, send_object_synchronously
 from shmcoll.communicator.batch import Recv, RecvObject, Send, SendObject, batch
 from shmcoll.communicator.native_call import NativeCalls, native_call
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import ANY
+from shmcoll.engine.messages.ring_buffers import SYNCHRONOUS
 from shmcoll.runtime.work import Work
 
 if TYPE_CHECKING:
@@ -165,9 +165,9 @@ class Messages(NativeCalls):
             check_object(self._dispatcher, "send_object", value, self._rank, tag)
             return self._now_or_ended(None, async_op)
         if synchronous and async_op:
-            return self._deliver("send_object", send_object_later, value, dest, tag)
+            return self._deliver("send_object", of_object, value, dest, tag)
         if synchronous:
-            return calls.perform(send_object_synchronously, self._dispatcher, (value, dest, tag))
+            return send_object_synchronously(self._dispatcher, value, dest, tag)
         if async_op:
             return self._submit(calls.send_object, value, dest, tag)
         return calls.send_object(self._dispatcher, value, dest, tag)
@@ -336,7 +336,7 @@ class Messages(NativeCalls):
             self._check_send(x, tag)
             return self._dispatcher.worker.ended(None)
         if synchronous:
-            return self._deliver("send", send_later, x, dest, tag)
+            return self._deliver("send", of_array, x, dest, tag)
         return send_at_once(self._dispatcher, x, dest, tag) or self._submit(calls.send, x, dest, tag)
 
     def _post(self, out: Any, source: int | None, tag: int) -> Work[Any]:
@@ -350,10 +350,13 @@ class Messages(NativeCalls):
             return self._check_send(x, tag)
         return self._again("send", status, send_synchronously if synchronous else calls.send, x, dest, tag)
 
-    def _deliver(self, operation: str, send: Callable[..., Delivery], value: Any, dest: int, tag: int) -> Work[None]:
+    def _deliver(self, operation: str, make: Callable[..., Sending], value: Any, dest: int, tag: int) -> Work[None]:
         """Have the worker send a synchronous message."""
-        perform = partial(send, self._dispatcher, value, dest, tag)
-        return begin(self._dispatcher, buffer_check.around(perform, self._dispatcher, operation, {"x": value}))
+
+        def send() -> Any:
+            return make(self._dispatcher, value, dest, tag, SYNCHRONOUS).begin()
+
+        return begin(self._dispatcher, buffer_check.around(send, self._dispatcher, operation, {"x": value}))
 
     def _recv_again(self, status: int, out: Any, source: int | None, tag: int) -> Any:
         """After the native entry has not let a receive in."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -12,7 +11,8 @@ from shmcoll.calls import arguments as given
 from shmcoll.calls import buffer_check
 from shmcoll.calls.recv import can_receive, make
 from shmcoll.calls.recv_object import make_object
-from shmcoll.calls.send_object import check_object, send_packed
+from shmcoll.calls.send import Sending
+from shmcoll.calls.send_object import check_object
 from shmcoll.calls.sendrecv import SHORT_BYTES, begin, check_addresses, check_arguments, exchange_objects
 from shmcoll.communicator.messages import Messages
 from shmcoll.engine.layout import ANY, LARGEST_TAG
@@ -185,7 +185,7 @@ class TwoWayMessages(Messages):
         receive: Work[Any] = make_object(dispatcher, ANY if source is None else source, recvtag)
         if source is None:
             receive = dispatcher.worker.ended((None, None, None))
-        send = partial(send_packed, dispatcher, *message)
+        send = Sending(dispatcher, *message).send
         if not async_op:
             send()
             return receive.wait()
