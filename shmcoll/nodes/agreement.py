@@ -53,17 +53,14 @@ class Agreement:
         """The number of the last opening."""
         return self.state.sequence
 
-    def open_rows(
-        self, operation: str, array: np.ndarray, arguments: tuple[int, int], brought: np.ndarray
-    ) -> np.ndarray:
-        """Agree on a call that is made here and not in native code. Return what all ranks have brought, as rows by
-        rank.
+    def open_rows(self, operation: str, array: np.ndarray, arguments: tuple[int, int], row: np.ndarray) -> np.ndarray:
+        """Agree on a call that is made here and not in native code. Return the rows of all ranks.
 
         Args:
             operation: its name.
             array: its array, whose dtype must be equal on all ranks.
             arguments: words that must be equal on all ranks, too.
-            brought: bytes of this rank, as many on all ranks, and few.
+            row: bytes of this rank, as many on all ranks, and few.
         """
         call = layout.pack_call(RECORDS[operation].code, BY_NUMPY[array.dtype].code, 0, 0, array.ndim)
         dims = array.shape[: layout.HEADER_MAX_DIMS]
@@ -74,13 +71,13 @@ class Agreement:
         fingerprint = SEED
         for word in (RECORDS[operation].code, BY_NUMPY[array.dtype].code, *arguments):
             fingerprint = mix(fingerprint, word)
-        return self._rows(fingerprint, brought)
+        return self._rows(fingerprint, row)
 
-    def _rows(self, fingerprint: int, brought: np.ndarray) -> np.ndarray:
-        status = self.state.open_rows(fingerprint, brought)
+    def _rows(self, fingerprint: int, row: np.ndarray) -> np.ndarray:
+        status = self.state.open_rows(fingerprint, row)
         if status != c.OK:
             self.report(self._dispatcher.operation, status)
-        return self.state.rows(brought.size)
+        return self.state.rows(row.size)
 
     def swap(self, source: np.ndarray, target: np.ndarray, counts: np.ndarray, displs: np.ndarray) -> None:
         """Exchange a block with every rank, of as many bytes and from the same place in both arrays, in a call that has
@@ -144,15 +141,15 @@ class Agreement:
     def _texts(self, text: str) -> list[str]:
         """Return the texts of all ranks, by rank, each shortened if necessary. Every rank calls it."""
         most = min(self.state.most_row, LONGEST_TEXT)
-        brought = np.frombuffer(beginning(text, most).ljust(most, b"\0"), np.uint8)
-        return [to_text(row.tobytes().rstrip(b"\0")) for row in self._rows(SEED, brought)]
+        row = np.frombuffer(beginning(text, most).ljust(most, b"\0"), np.uint8)
+        return [to_text(row.tobytes().rstrip(b"\0")) for row in self._rows(SEED, row)]
 
     def _disagree(self, operation: str) -> None:
         """Raise on all ranks what each of them has called."""
         d, words = self._dispatcher, self.state.called
         number, is_partly = self.state.number, self.state.verdict == PARTLY_UNLIKE
-        told = called_in(lambda offset: words.item(offset // WORD), d.group)
-        texts = self._texts(told + at_site())
+        called = called_in(lambda offset: words.item(offset // WORD), d.group)
+        texts = self._texts(called + at_site())
         calls: dict[str, list[int]] = {}
         for rank, one in enumerate(texts):
             calls.setdefault(one, []).append(rank)

@@ -31,13 +31,13 @@ def split(comm: Any, call: str, mine: tuple[bool, int, int]) -> "Communicator | 
 
     def make(parts: Any) -> None:
         nonlocal made
-        told = parts.all_gather(np.array([[*mine, job.free_number()]], np.int64)).tolist()
+        entries = parts.all_gather(np.array([[*mine, job.free_number()]], np.int64)).tolist()
         comm._splits += 1
-        number = max(one[3] for one in told)
+        number = max(one[3] for one in entries)
         job.take_number(number)
         if mine[0]:
-            members = [rank for rank in range(comm.size) if told[rank][:2] == [1, mine[1]]]
-            members.sort(key=lambda rank: told[rank][2])
+            members = [rank for rank in range(comm.size) if entries[rank][:2] == [1, mine[1]]]
+            members.sort(key=lambda rank: entries[rank][2])
             # Groups of different colors have different ranks: they may share a number
             made = job.make(comm, members, number, call, f"{comm._splits}")
 
@@ -91,22 +91,22 @@ def _agree_on_number(comm: Any, members: list[int], name: str) -> int:
     try:
         d.failures.raise_if_ended("subgroup")
         own = np.array([identity(tuple(members), name)[0], job.free_number()], np.int64)
-        told = np.tile(own, (len(members), 1))
+        entries = np.tile(own, (len(members), 1))
         pending, first = Pending(d.channel), members[0]
         if comm.rank == first:
-            for row, rank in zip(told[1:], members[1:], strict=True):
+            for row, rank in zip(entries[1:], members[1:], strict=True):
                 pending.recv(as_bytes(row), rank, wire.SUBGROUP)
             d.wait(pending)
-            answer = told.max(axis=0)
-            answer[0] = own[0] if (told[:, 0] == own[0]).all() else 0
+            answer = entries.max(axis=0)
+            answer[0] = own[0] if (entries[:, 0] == own[0]).all() else 0
             pending = Pending(d.channel)
             for rank in members[1:]:
                 pending.send(as_bytes(answer), rank, wire.SUBGROUP)
         else:
             pending.send(as_bytes(own), first, wire.SUBGROUP)
-            pending.recv(as_bytes(told[0]), first, wire.SUBGROUP)
+            pending.recv(as_bytes(entries[0]), first, wire.SUBGROUP)
         d.wait(pending)
-        others = [rank for rank, row in zip(members, told, strict=True) if row[0] != own[0]]
+        others = [rank for rank, row in zip(members, entries, strict=True) if row[0] != own[0]]
         if others:
             who = ", ".join(map(d.topology.describe, others))
             text = (
@@ -114,7 +114,7 @@ def _agree_on_number(comm: Any, members: list[int], name: str) -> int:
             )
             d.failures.end(CollectiveMismatch, f"{text}makes another one at the same time")
             d.failures.raise_if_ended("subgroup")
-        number = int(told[:, 1].max())
+        number = int(entries[:, 1].max())
         job.take_number(number)
         return number
     except BaseException:

@@ -223,9 +223,9 @@ class Progress:
         arena = self._local_rank.arena
         for local, world in enumerate(self._world):
             if local != self._local_rank.rank:
-                told = records.how_failed(arena, local)
-                if told:
-                    self.rank_died(world, told)
+                failure = records.how_failed(arena, local)
+                if failure:
+                    self.rank_died(world, failure)
         for rank in awaited if self.wire.left_at else ():
             left = self.wire.left_at.get(failures.world(rank))
             if left is not None and now - left > waiting.AFTER_LEAVING:

@@ -154,10 +154,10 @@ def _status(pidfd: int, pid: int, start: int) -> int | None:
     end = time.monotonic() + _INFO_PATIENCE
     while time.monotonic() < end:
         try:
-            told = fcntl.ioctl(pidfd, _GET_INFO, _INFO.pack(_WANTS_EXIT, 0, *[0] * 11, 0))
+            answer = fcntl.ioctl(pidfd, _GET_INFO, _INFO.pack(_WANTS_EXIT, 0, *[0] * 11, 0))
         except OSError:
             return None
-        mask, *_, status = _INFO.unpack(told)
+        mask, *_, status = _INFO.unpack(answer)
         if mask & _WANTS_EXIT:
             return int(status)
         time.sleep(0.002)

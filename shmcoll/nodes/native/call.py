@@ -41,7 +41,7 @@ def announce(ctx, first, second, source, length):
     note(last + CALL_ENDED, 0)
 
 
-def is_carried(state, length, most):
+def fits(state, length, most):
     """Return whether an opening carries so many bytes of each rank, where it carries up to `most`."""
     return length <= min(peek(state + o.MOST_ROW), most)
 

@@ -2,8 +2,8 @@
 
 The entry checks the arguments as on one machine (`engine/native/entry.py`), or takes those that `calls/` have checked.
 A function here makes the opening, and then the result. It returns NEEDS_PYTHON, before anything is sent, if a kernel is
-not loaded, or if blocks are to be exchanged in place. `nodes/staging.py` brings the forms for lists, and for other axes
-than the first, into these.
+not loaded, or if blocks are to be exchanged in place. `nodes/staging.py` turns the forms for lists, and for
+other axes than the first, into these.
 
 Short calls: the opening carries what all ranks contribute to all of them, and each rank makes its result from that,
 so nothing more is sent. Reductions combine the ranks of each node in their order, then the nodes; an all_reduce does
@@ -12,7 +12,7 @@ For n ranks on N nodes an opening moves n / N S bytes between two nodes and n S 
 which is more than all but an all_gather need. But one message takes as long as some ten KiB do, and other ways need
 two. Cost: 2 or 3 syncs in the node, one message.
 
-Long calls: the arrays follow the opening (`long_moves.py`, `rails.py`, `owners.py`, `running.py`). They have been
+Long calls: the arrays follow the opening (`long_moves.py`, and for reductions the files `*_long.py`). They have been
 agreed on, so nothing of them can be refused any more.
 """
 
@@ -37,7 +37,7 @@ from shmcoll.engine.native.entry import make_entry, phase_argument
 from shmcoll.engine.native.entry_counts import make_entry as make_entry_with_counts
 from shmcoll.engine.protocol.reduction import KERNEL_GIVEN
 from shmcoll.nodes.native import layout as o
-from shmcoll.nodes.native.call import agreed, is_carried, most_for_one, opened, works_in_place
+from shmcoll.nodes.native.call import agreed, fits, most_for_one, opened, works_in_place
 from shmcoll.nodes.native.counted import all_gather_v, all_to_all_v, gather_v, scatter_v
 from shmcoll.nodes.native.long_moves import all_gather_long, exchange_blocks, gather_long, permute, swap
 from shmcoll.nodes.native.mail_receives import wait_far
@@ -66,7 +66,7 @@ def barrier(ctx):
 def all_gather(ctx):
     state, x, out = peek(ctx + o.STATE), ctx + c.X, peek(ctx + c.OUT + c.DATA)
     data, length = peek(x + c.DATA), peek(x + c.BYTES)
-    if not is_carried(state, length, o.MOST_GATHERED):
+    if not fits(state, length, o.MOST_GATHERED):
         status = agreed(ctx)
         return all_gather_long(state, data, length, out) if status == c.OK else status
     status = opened(ctx, data, length)
@@ -78,7 +78,7 @@ def all_gather(ctx):
 def gather(ctx):
     state, x, out, root = peek(ctx + o.STATE), ctx + c.X, peek(ctx + c.OUT + c.DATA), peek(ctx + c.ARGUMENT)
     data, length = peek(x + c.DATA), peek(x + c.BYTES)
-    if not is_carried(state, length, most_for_one(state)):
+    if not fits(state, length, most_for_one(state)):
         status = agreed(ctx)
         return gather_long(state, data, length, out, root) if status == c.OK else status
     status = opened(ctx, data, length)
@@ -91,7 +91,7 @@ def all_to_all(ctx):
     state, data, out = peek(ctx + o.STATE), peek(ctx + c.X + c.DATA), peek(ctx + c.OUT + c.DATA)
     length, size = peek(ctx + c.X + c.BYTES), peek(ctx + c.SIZE)
     block = length // size
-    if not is_carried(state, length, o.MOST_EXCHANGED):
+    if not fits(state, length, o.MOST_EXCHANGED):
         status = c.NEEDS_PYTHON if works_in_place(ctx) else agreed(ctx)
         return exchange_blocks(state, data, out, block) if status == c.OK else status
     status = opened(ctx, data, length)
@@ -104,7 +104,7 @@ def collective_permute(ctx):
     source, target = peek(ctx + SOURCE_RANK), peek(ctx + TARGET_RANK)
     state, data, out = peek(ctx + o.STATE), peek(ctx + c.X + c.DATA), peek(ctx + c.OUT + c.DATA)
     length = peek(ctx + c.X + c.BYTES)
-    if not is_carried(state, length, most_for_one(state)):
+    if not fits(state, length, most_for_one(state)):
         status = c.NEEDS_PYTHON if works_in_place(ctx) else agreed(ctx)
         return permute(state, source, target, data, out, length) if status == c.OK else status
     status = opened(ctx, data, length)

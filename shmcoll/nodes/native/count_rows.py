@@ -5,8 +5,9 @@ What a rank contributes (`opening.py`) is its row: its table (`engine/protocol/c
 if that is short and there is room. A longer source is sent separately, after the opening (`counted.py`). Each word of
 a table is stored in as few bytes as it needs, as LEB128, signed words in zigzag order: most take one.
 
-Cost: that of an opening of n rows; n² words in tables of n ranks. In a message of up to 128 bytes, which has what two
-ranks of a node contribute to a short call, rows take less time over TCP.
+Cost: that of an opening of n rows; n² words in tables of n ranks. So the rows of a short call fit into a message of 128
+bytes. Over TCP, MPICH needs less time for that: between two ranks, all_to_all_v of 8 bytes takes 5.7 us instead of the
+9.7 that it takes with a whole word for each. Six forms that left out rows of a table took 5.6.
 
 Who writes what: TABLES and SOURCES are private memory of one rank, like the rest of the state. They are there until the
 next opening of the group, which cannot begin between two phases of a call.
@@ -44,11 +45,11 @@ def open_counts(state, table, source, length, most, sender, receiver):
         status = read_rows(state)
     if status != c.OK:
         return status
-    size, tables, apart = ranks_in_all(state), peek(state + o.TABLES), table_bytes(state)
-    if not all_fit(tables, apart, size, sender, receiver):
+    size, tables, stride = ranks_in_all(state), peek(state + o.TABLES), table_bytes(state)
+    if not all_fit(tables, stride, size, sender, receiver):
         return c.REFUSED
-    take_counts(sent_to(tables, size, peek(state + o.RANK)), apart, size, table)
-    learn_type(tables, apart, size, table)
+    take_counts(sent_to(tables, size, peek(state + o.RANK)), stride, size, table)
+    learn_type(tables, stride, size, table)
     return c.OK
 
 
@@ -56,7 +57,7 @@ def table_bytes(state):
     return table_words(ranks_in_all(state)) * WORD
 
 
-def carries_tables(state):
+def tables_fit(state):
     """Return whether an opening has room for the tables of so many ranks."""
     return peek(state + o.TABLES) != 0
 
@@ -68,7 +69,7 @@ def table_of(state, rank):
 
 def source_of(state, rank):
     """Return the address of the source that a rank has contributed; 0 if it is sent separately or is empty."""
-    return 0 if not carries_tables(state) else peek(peek(state + o.SOURCES) + 2 * rank * WORD)
+    return 0 if not tables_fit(state) else peek(peek(state + o.SOURCES) + 2 * rank * WORD)
 
 
 def source_bytes(state, rank):
@@ -92,9 +93,9 @@ def read_rows(state):
     """Copy the tables of all ranks to TABLES, and note where their sources are."""
     block = first_block(state)
     for node in range(peek(state + o.NODES)):
-        apart = peek(block) // ranks_of(state, node)
+        stride = peek(block) // ranks_of(state, node)
         for i in range(ranks_of(state, node)):
-            rank, row = member(state, node, i), block + WORD + i * apart
+            rank, row = member(state, node, i), block + WORD + i * stride
             head = read_table(row, table_of(state, rank), ranks_in_all(state))
             if head == 0:
                 return mpi_failed(state, 0)
@@ -105,11 +106,11 @@ def read_rows(state):
     return c.OK
 
 
-def learn_type(tables, apart, size, table):
+def learn_type(tables, stride, size, table):
     """Write the dtype of what arrives into the table of a rank that does not know it. Its unit is not for this
     table, which later calls use again."""
     for rank in range(size if get(table, size, TABLE_SIZES, ELEMENT_TYPE) < 0 else 0):
-        found = get(tables + rank * apart, size, TABLE_SIZES, ELEMENT_TYPE)
+        found = get(tables + rank * stride, size, TABLE_SIZES, ELEMENT_TYPE)
         if found >= 0:
             put(table, size, TABLE_SIZES, ELEMENT_TYPE, found)
 

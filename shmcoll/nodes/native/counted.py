@@ -58,7 +58,7 @@ def exchange(ctx, most, sender, receiver):
         first = mix(first, peek(ctx + c.ARGUMENT_2))
         element = get(table, peek(ctx + c.SIZE), layout.TABLE_SIZES, layout.ELEMENT_TYPE)
         announce(ctx, first, positive(mix(first, element)) if element >= 0 else UNKNOWN, 0, 0)
-        if count_rows.carries_tables(state):
+        if count_rows.tables_fit(state):
             status = count_rows.open_counts(state, table, peek(x + c.DATA), peek(x + c.BYTES), most, sender, receiver)
         else:
             status = find_counts(state, table, first, sender, receiver)
@@ -73,24 +73,24 @@ def exchange(ctx, most, sender, receiver):
 def find_counts(state, table, first, sender, receiver):
     """Agree on the call that the slots describe. Write into this rank's table what it receives. Return as
     `open_counts`."""
-    offers, offered, size, apart = (
+    offers, offered, size, stride = (
         peek(state + o.OFFERS),
         peek(state + o.OFFERED),
         ranks_in_all(state),
         o.OFFER_WORDS * WORD,
     )
     for rank in range(size):
-        poke(offers + rank * apart, get(table, size, layout.SEND_COUNTS, rank))
-        poke(offers + rank * apart + WORD, get(table, size, layout.TABLE_SIZES, layout.ELEMENT_TYPE))
-        poke(offers + rank * apart + 2 * WORD, get(table, size, layout.TABLE_SIZES, layout.COUNT_UNIT))
+        poke(offers + rank * stride, get(table, size, layout.SEND_COUNTS, rank))
+        poke(offers + rank * stride + WORD, get(table, size, layout.TABLE_SIZES, layout.ELEMENT_TYPE))
+        poke(offers + rank * stride + 2 * WORD, get(table, size, layout.TABLE_SIZES, layout.COUNT_UNIT))
     status = open_rows_of_all(state, 0, 0)
     if status == c.OK:
-        status = long_moves.exchange_blocks(state, offers, offered, apart)
+        status = long_moves.exchange_blocks(state, offers, offered, stride)
     if status != c.OK:
         return status
     fits = sends_fit(table, size, receiver) if sender == ANYONE or sender == peek(state + o.RANK) else 1
     if fits and (receiver == ANYONE or receiver == peek(state + o.RANK)):
-        fits = receives_fit(table, offered, apart, size, sender)
+        fits = receives_fit(table, offered, stride, size, sender)
     poke(offers, fits)
     opening.announce(state, mix(first, 1), UNKNOWN, offers, WORD)
     status = open_rows_of_all(state, offers, WORD)
@@ -98,10 +98,10 @@ def find_counts(state, table, first, sender, receiver):
         if peek(row_of(state, rank, WORD)) == 0:
             status = c.REFUSED
     if status == c.OK:
-        take_counts(offered, apart, size, table)
+        take_counts(offered, stride, size, table)
         for rank in range(size if get(table, size, layout.TABLE_SIZES, layout.ELEMENT_TYPE) < 0 else 0):
-            if peek(offered + rank * apart + WORD) >= 0:
-                put(table, size, layout.TABLE_SIZES, layout.ELEMENT_TYPE, peek(offered + rank * apart + WORD))
+            if peek(offered + rank * stride + WORD) >= 0:
+                put(table, size, layout.TABLE_SIZES, layout.ELEMENT_TYPE, peek(offered + rank * stride + WORD))
     return status
 
 
@@ -134,7 +134,7 @@ def move_counted(state, table, source, target, item):
 def node_shares(state, size):
     """Return whether a rank of this node may send another one of it a block that has not come with the opening."""
     local, node = peek(state + o.LOCAL), peek(state + o.NODE)
-    if not count_rows.carries_tables(state):
+    if not count_rows.tables_fit(state):
         return 1
     for i in range(local):
         sender = member(state, node, i)

@@ -26,8 +26,7 @@ MOST_FOR_ONE, MOST_FOR_ONE_SHARED = 64 << 10, 2 << 10  # collective_permute, gat
 SHAPE_WORDS = 2 + MOST_DIMENSIONS  # dtype and mark, number of dimensions, dimensions
 OFFER_WORDS = 3  # elements, their type, the unit of counts
 STATE_WORDS = 104
-CALL, SHAPES = WORD, 2 * WORD  # behind a plain form: its call in memory, and the address of two: those of the
-# dimensions of x, and of `out`
+CALL, SHAPES = WORD, 2 * WORD  # behind a plain form: its call in memory; the addresses of the dimensions of x and `out`
 
 (
     INNER,  # context of the node's group

@@ -1,9 +1,9 @@
 """Short blocks from every rank to every rank, among many ranks: they travel in the messages of the leaders, of which
 there are fewer.
 
-    1. in the node         each rank gives its blocks to the leader: BY_SENDER
+    1. in the node         the leader gathers the blocks of all ranks: BY_SENDER
     2. between leaders     one message to each other node: all blocks for its ranks, by sender
-    3. in the node         the leader gives each rank what all have sent to it: BY_RECEIVER
+    3. in the node         the leader scatters what all have sent: BY_RECEIVER
 
 Cost: O(0) + A + (N - 2) o + r^2 (N - 1) s / B and two moves in the node, for N nodes of r ranks and blocks of s bytes,
 in place of ((N - 1) r - 1) o. A, o, B, and O(S) for an opening: see `opening.py`.

@@ -11,7 +11,7 @@ from shmcoll.engine.layout import LINE, WORD, table_words
 from shmcoll.nodes.native import layout as o
 from shmcoll.nodes.native.count_rows import MOST_BYTES
 from shmcoll.nodes.native.partials import OWN_PLACES, SEGMENT_BYTES
-from shmcoll.nodes.native.rails import WHOLE_BYTES
+from shmcoll.nodes.native.reduce_long import WHOLE_BYTES
 
 if TYPE_CHECKING:
     from shmcoll.nodes.topology import Topology

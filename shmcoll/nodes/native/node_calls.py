@@ -22,7 +22,7 @@ from shmcoll.engine.protocol.reduction import ORDERED as IS_ORDERED
 from shmcoll.nodes.native import layout as o
 
 UINT8 = BY_NAME["uint8"].code
-MUCH = 64 << 10  # bytes for which it pays to let other threads run
+MUCH = 64 << 10  # bytes from which on other threads may run meanwhile
 
 
 def in_node(state, routine):

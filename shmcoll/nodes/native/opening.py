@@ -171,7 +171,7 @@ def publish(state, size):
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
-def stride(length):
+def stride_of(length):
     """Return the bytes from one row to the next. Rows of slots begin at words."""
     return (length + WORD - 1) // WORD * WORD if length <= o.MOST_IN_SLOT else length
 
@@ -179,7 +179,7 @@ def stride(length):
 def own_stride(state, length):
     """Return the same for the rows of this node: of SELF_SIZED ones, the length of the longest."""
     if length != SELF_SIZED:
-        return stride(length)
+        return stride_of(length)
     longest = 0
     for i in range(peek(state + o.LOCAL)):
         longest = max(longest, peek(slot_data(state, i)))
@@ -199,18 +199,18 @@ def row_place(state):
 def contribute_rows(state, source, length, root):
     """Write the rows of this node into its message. source: this rank's row, if it is too long for a slot. Only a root
     that contributes alone has it at `row_place`."""
-    block, apart = node_block(state, peek(state + o.NODE)), own_stride(state, length)
+    block, stride = node_block(state, peek(state + o.NODE)), own_stride(state, length)
     count = rows_in(state, peek(state + o.NODE), root)
     first = 0 if root == ALL else index_of(state, root)
-    if o.HEAD + apart * count > peek(state + o.MESSAGE_BYTES):
+    if o.HEAD + stride * count > peek(state + o.MESSAGE_BYTES):
         return mpi_failed(state, 0)
-    poke(block, apart * count)
-    if apart > o.MOST_IN_SLOT and count > 0:
+    poke(block, stride * count)
+    if stride > o.MOST_IN_SLOT and count > 0:
         if root == ALL:
-            return gather_to_leader(state, source, apart, block + WORD)
-        return broadcast_in_node(state, block + WORD, apart, first)
+            return gather_to_leader(state, source, stride, block + WORD)
+        return broadcast_in_node(state, block + WORD, stride, first)
     for i in range(count if peek(state + o.IS_LEADER) else 0):
-        copy(block + WORD + i * apart, slot_data(state, first + i), apart)
+        copy(block + WORD + i * stride, slot_data(state, first + i), stride)
     return c.OK
 
 
@@ -233,12 +233,12 @@ def is_expected(state, block, count, length):
     """Return whether a block has so many rows, of this length."""
     size = peek(block)
     if length != SELF_SIZED or count == 0:
-        return size == count * stride(length)
-    apart = size // count
-    if apart < WORD or apart * count != size or o.HEAD + size > peek(state + o.MESSAGE_BYTES):
+        return size == count * stride_of(length)
+    stride = size // count
+    if stride < WORD or stride * count != size or o.HEAD + size > peek(state + o.MESSAGE_BYTES):
         return 0
     for i in range(count):
-        if not WORD <= peek(block + WORD + i * apart) <= apart:
+        if not WORD <= peek(block + WORD + i * stride) <= stride:
             return 0
     return 1
 
@@ -248,7 +248,7 @@ def expected_rows(state, source, length, root):
     root's row has it in its slot."""
     blocks = peek(state + o.NODES) * WORD
     if length != SELF_SIZED:
-        return blocks + ranks_in_all(state) * stride(length)
+        return blocks + ranks_in_all(state) * stride_of(length)
     if root == ALL:
         return AT_ONCE
     if home_of(state, root) == peek(state + o.NODE):
@@ -271,13 +271,13 @@ def rows_of(state, node, length):
     """Return the address of the rows of a node, when all ranks have them. length: that of all rows."""
     if peek(state + o.LOCAL) == 1:
         return node_block(state, node) + WORD
-    before = (node + 1) * WORD + ranks_before(state, node) * stride(length)
+    before = (node + 1) * WORD + ranks_before(state, node) * stride_of(length)
     return peek(state + o.PUBLISHED) + 2 * WORD + before
 
 
 def row_of(state, rank, length):
     """Return the address of the row of a rank. length: that of all rows."""
-    return rows_of(state, home_of(state, rank), length) + index_of(state, rank) * stride(length)
+    return rows_of(state, home_of(state, rank), length) + index_of(state, rank) * stride_of(length)
 
 
 def copy_rows(state, target, length):

@@ -1,14 +1,14 @@
 """The reducing calls over nodes.
 
-shortest     the opening gives all ranks the operands of all, and each rank combines those that it needs: the ranks of
+shortest     the opening publishes the operands of all, and each rank combines those that it needs: the ranks of
              each node in their order, then the nodes; in scan and exscan the ranks in their order
 short        all_reduce, reduce: each node contributes to the opening what its routine has reduced, in the order of its
              ranks, and each leader combines the nodes (`open_partials`). An opening carries half as much, and less with
              more ranks of a node. Cost: that of an opening with S bytes of a node, for operands of S bytes, R a reduce
-             in the node, (N - 1) S g; see `rails.py` for the letters
-long         the operands follow the opening (`rails.py`, `owners.py`, `running.py`)
+             in the node, (N - 1) S g; see `reduce_long.py` for the letters
+long         the operands follow the opening (`reduce_long.py`, `reduce_scatter_long.py`, `scan_long.py`)
 ordered      an operator that is not commutative, where ranks of a node are not neighbours: every rank gets the operands
-             of all ranks, and combines them in their order (`rank_order.py`, if they are long)
+             of all ranks, and combines them in their order (`ordered_long.py`, if they are long)
 """
 
 from shmcoll.collectives.reduce_scatter import EVEN
@@ -19,16 +19,16 @@ from shmcoll.engine.layout import WORD
 from shmcoll.engine.protocol.reduction import ALL, SOURCES
 from shmcoll.nodes.native import layout as o
 from shmcoll.nodes.native import partials as p
-from shmcoll.nodes.native.call import agreed, announce_alike, is_carried, opened
+from shmcoll.nodes.native.call import agreed, announce_alike, fits, opened
 from shmcoll.nodes.native.long_moves import SENT_FROM, block_of, set_sent_block
 from shmcoll.nodes.native.messages import mpi_failed
 from shmcoll.nodes.native.node_calls import reduce_to_leader, step_freely
-from shmcoll.nodes.native.opening import make_opening, node_block, row_of, rows_of, stride
-from shmcoll.nodes.native.owners import to_owners
-from shmcoll.nodes.native.rails import reduce_along_rails
-from shmcoll.nodes.native.rank_order import reduce_in_rank_order
+from shmcoll.nodes.native.opening import make_opening, node_block, row_of, rows_of, stride_of
+from shmcoll.nodes.native.ordered_long import ordered_long
 from shmcoll.nodes.native.ranks import ranks_of
-from shmcoll.nodes.native.running import scan_by_nodes
+from shmcoll.nodes.native.reduce_long import reduce_long
+from shmcoll.nodes.native.reduce_scatter_long import reduce_scatter_long
+from shmcoll.nodes.native.scan_long import scan_long
 
 
 def all_reduce(ctx):
@@ -48,9 +48,9 @@ def reduce_to(ctx, root):
     poke(state + o.ROOT, root)
     if p.needs_rank_order(state):
         return reduce_in_order(ctx, size, 0, results, peek(state + o.MOST_ROW))
-    if not carries_partials(state, length):
+    if not partials_fit(state, length):
         status = agreed(ctx)
-        return reduce_along_rails(state) if status == c.OK else status
+        return reduce_long(state) if status == c.OK else status
     source, total = p.widened(state, peek(state + o.WIDE), peek(state + o.SOURCE), count), peek(state + o.TOTAL)
     if reduces_first(state, length):
         announce_alike(ctx, 0, 0)
@@ -64,7 +64,7 @@ def reduce_to(ctx, root):
     return status
 
 
-def carries_partials(state, length):
+def partials_fit(state, length):
     """Return whether an opening carries operands of so many bytes: all of them, or what each node has reduced."""
     return length <= max(peek(state + o.MOST_ROW), o.MOST_PARTIAL)
 
@@ -103,7 +103,7 @@ open_partials = make_opening(contribute_partial, finish_partials, expected_lengt
 
 
 def reduce_scatter(ctx):
-    """The blocks are equal parts of x, or have the lengths that the call brings (`engine/native/entry_counts.py`)."""
+    """The blocks are equal parts of x, or have the lengths of the call (`engine/native/entry_counts.py`)."""
     if not p.describe_reduction(ctx):
         return c.NEEDS_PYTHON
     state, me, size, count = peek(ctx + o.STATE), peek(ctx + c.RANK), peek(ctx + c.SIZE), peek(ctx + c.X + c.COUNT)
@@ -112,10 +112,10 @@ def reduce_scatter(ctx):
     length = count * peek(state + o.ITEM)
     if p.needs_rank_order(state):
         return reduce_in_order(ctx, size, begin, own, o.MOST_SCATTERED)
-    if not is_carried(state, length, o.MOST_SCATTERED):
+    if not fits(state, length, o.MOST_SCATTERED):
         status = agreed(ctx)
         poke(state + o.ELEMENTS, most)
-        return to_owners(state) if status == c.OK else status
+        return reduce_scatter_long(state) if status == c.OK else status
     status = opened(ctx, p.widened(state, peek(state + o.WIDE), peek(state + o.SOURCE), count), length)
     if status == c.OK:
         status = reduce_rows(state, peek(state + o.TOTAL), length, begin * peek(state + o.ITEM), own)
@@ -151,9 +151,9 @@ def prefix(ctx, ranks):
     if not p.describe_reduction(ctx):
         return c.NEEDS_PYTHON
     state, count = peek(ctx + o.STATE), peek(ctx + c.X + c.COUNT)
-    if not is_carried(state, count * peek(state + o.ITEM), peek(state + o.MOST_ROW)) and peek(state + o.IN_RANK_ORDER):
+    if not fits(state, count * peek(state + o.ITEM), peek(state + o.MOST_ROW)) and peek(state + o.IN_RANK_ORDER):
         status = agreed(ctx)
-        return scan_by_nodes(state, ranks > peek(ctx + c.RANK)) if status == c.OK else status
+        return scan_long(state, ranks > peek(ctx + c.RANK)) if status == c.OK else status
     return reduce_in_order(ctx, ranks, 0, count if ranks else 0, peek(state + o.MOST_ROW))
 
 
@@ -162,9 +162,9 @@ def reduce_in_order(ctx, ranks, begin, count, most):
     operands come with the opening, if they have up to `most` bytes."""
     state, elements, size = peek(ctx + o.STATE), peek(ctx + c.X + c.COUNT), peek(ctx + c.SIZE)
     length, total = elements * peek(state + o.ITEM), peek(state + o.TOTAL)
-    if not is_carried(state, length, most):
+    if not fits(state, length, most):
         status = agreed(ctx)
-        return reduce_in_rank_order(state, ranks, begin, begin + count) if status == c.OK else status
+        return ordered_long(state, ranks, begin, begin + count) if status == c.OK else status
     status = opened(ctx, p.widened(state, peek(state + o.WIDE), peek(state + o.SOURCE), elements), length)
     for rank in range(size):
         poke(peek(state + o.ROW_PLACES) + rank * WORD, row_of(state, rank, length))
@@ -176,7 +176,7 @@ def reduce_in_order(ctx, ranks, begin, count, most):
 
 
 def reduce_rows(state, target, length, begin, count):
-    """Combine `count` elements from byte `begin` on of what all ranks have brought: those of a node in their order,
+    """Combine `count` elements from byte `begin` on of the rows of all ranks: those of a node in their order,
     then the nodes. Return OK or RAISED."""
     status = c.OK
     for node in range(peek(state + o.NODES) if count > 0 else 0):
@@ -184,7 +184,7 @@ def reduce_rows(state, target, length, begin, count):
         if status == c.OK:
             step_freely(state, START, partial, 0, row, count)
         for _ in range(1, ranks_of(state, node)):
-            row += stride(length)
+            row += stride_of(length)
             if status == c.OK:
                 status = p.join(state, partial, partial, row, count)
         if node > 0 and status == c.OK:

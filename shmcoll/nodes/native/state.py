@@ -20,7 +20,7 @@ from shmcoll.nodes.native import layout as o
 from shmcoll.nodes.native import long_moves, memory
 from shmcoll.nodes.native.collectives import MOVES, load
 from shmcoll.nodes.native.fingerprint import positive
-from shmcoll.nodes.native.opening import stride
+from shmcoll.nodes.native.opening import stride_of
 from shmcoll.nodes.native.rooted_calls import MOST_FOLLOWING
 from shmcoll.nodes.wire import DATA, OPENING, at_address, awaited
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from shmcoll.nodes.interfaces import NodesDispatcher
 
 ROOM_FOR_PARTS = 256  # requests of a lane beside those that each rank needs: an array may be sent in parts of 1 GiB
-LONGEST_ROWS = 256 << 10  # bytes that an opening carries from one node to another in rows
+LONGEST_ROWS = 256 << 10  # bytes that an opening sends from one node to another in rows
 MOST_PUBLISHED = 1 << 20  # bytes of all ranks that all get in an opening
 
 #: the routines of the node that calls use: the word of the state that has their plain form, and arguments of the call
@@ -58,7 +58,7 @@ class OpeningState:
         self.slot = np.zeros((1, o.SLOT_BYTES), np.uint8)
         slots = np.zeros((local, o.SLOT_BYTES), np.uint8) if local > 1 else self.slot
         of_root = o.MOST_IN_SLOT + MOST_FOLLOWING
-        published = np.zeros((2 + nodes) * WORD + max(stride(self.most_row) * size, of_root), np.uint8)
+        published = np.zeros((2 + nodes) * WORD + max(stride_of(self.most_row) * size, of_root), np.uint8)
         room = max(memory.LONGEST_OFFER, self.most_row * most_ranks, of_root)
         messages = np.zeros((nodes, o.HEAD + room), np.uint8)
         room = 4 * size + ROOM_FOR_PARTS

@@ -1,7 +1,7 @@
 """Long reductions in the order of the ranks: every rank gets the operands of all, in segments, and combines them.
 
 For operators that are not commutative where ranks of a node are not neighbours, and for scans there. Cost for n ranks:
-O(0) + A + n S / B + n S g; see `opening.py` and `rails.py` for the letters.
+O(0) + A + n S / B + n S g; see `opening.py` and `reduce_long.py` for the letters.
 
 The result may be in place of the operand: a segment of it is written after that segment of the operand has been sent.
 Row r of a segment is in OWN, behind those of the ranks before.
@@ -16,7 +16,7 @@ from shmcoll.nodes.native.partials import SEGMENT_BYTES, finish, fold, widened
 from shmcoll.nodes.native.ranks import ranks_in_all
 
 
-def reduce_in_rank_order(state, ranks, begin, end):
+def ordered_long(state, ranks, begin, end):
     """Reduce ELEMENTS elements at SOURCE over the first `ranks` ranks, and write those from `begin` to `end` into
     RESULT."""
     size, item, stored, status, at = ranks_in_all(state), peek(state + o.ITEM), peek(state + o.STORED_ITEM), c.OK, 0

@@ -3,7 +3,7 @@
 The ranks of a node reduce and divide a segment; rank i exchanges its slice with the ranks i of the other nodes; the
 ranks of a node collect the slices. Each rank of a rail reduces one piece of the slice of all nodes, and sends the
 result to the others: 2 (N - 1) / N S in all. Of 2 nodes, slices up to WHOLE_BYTES are exchanged whole: the same bytes,
-in one message. If there is a ROOT, its node gets whole slices from the others, and gives them to the root. While the
+in one message. If there is a ROOT, its node gets whole slices from the others, which the root gathers. While the
 messages of a segment are on their way, the next one is reduced.
 Cost: O(0) and the longer of R and W / B, with W = 2 (N - 1) / N S; for each segment 1 or 2 exchanges A + (N - 2) o; and
 (N - 1) / (N L) S g. N nodes, L ranks of each are rails, S bytes of an array, R a reduce_scatter and an all_gather in a
@@ -185,6 +185,6 @@ def collect_slices(state, k, total, room):
 reduce_segments = p.make_pipeline(begin_segment, combine_piece, end_segment)
 
 
-def reduce_along_rails(state):
+def reduce_long(state):
     """Reduce ELEMENTS elements at SOURCE over all ranks, into RESULT of the root, or of all ranks. It may be SOURCE."""
     return reduce_segments(state, -(-peek(state + o.ELEMENTS) // segment_elements(state)))

@@ -1,7 +1,7 @@
 """Long scan and exscan over nodes, whose ranks are in the order of the nodes, in segments.
 
 Each node reduces a segment to its leader, which sends the total to the leaders of all nodes behind, and shares what
-comes from those before with its node. Each rank combines that with what the scan in its node gives.
+comes from those before with its node. Each rank combines that with the scan in its node.
 Cost: O(0) + R + A + (N - 1) S / B, with R, a reduce, a broadcast and a scan in a node; see `opening.py`.
 
 Why there is no circle: a leader waits for those of nodes before it, and its own messages are begun before. The result
@@ -20,7 +20,7 @@ from shmcoll.nodes.native.node_calls import broadcast_in_node, reduce_to_leader,
 from shmcoll.nodes.native.ranks import leader, ranks_in_all
 
 
-def scan_by_nodes(state, includes_own):
+def scan_long(state, includes_own):
     """Reduce ELEMENTS elements at SOURCE over the ranks before this one, and, in a scan, this one, into RESULT."""
     item, stored, status, at = peek(state + o.ITEM), peek(state + o.STORED_ITEM), c.OK, 0
     step, size = max(p.SEGMENT_BYTES // item // peek(state + o.NODES), 1), ranks_in_all(state)

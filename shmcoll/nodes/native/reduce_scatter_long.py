@@ -120,7 +120,7 @@ def has_written(_state, _k):
 reduce_segments = p.make_pipeline(begin_owned, combine_owned, has_written)
 
 
-def to_owners(state):
+def reduce_scatter_long(state):
     """Reduce a block of SOURCE for each rank (BLOCK_ROWS, in elements). This rank's goes to RESULT, which may be its
     own block of SOURCE. ELEMENTS is the greatest count."""
     return reduce_segments(state, -(-peek(state + o.ELEMENTS) // owned_elements(state)))
