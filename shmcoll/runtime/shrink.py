@@ -20,6 +20,7 @@ Why no survivor waits forever. It waits only for ranks that live, and for `timeo
 
 import time
 
+from shmcoll.diagnostics.describe_timeout import timed_out
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group, RankName
 from shmcoll.errors import CollectiveTimeout, RankFailed
@@ -70,8 +71,8 @@ def _await(group: Group, rank: int, which: Identity, me: int, limit: waiting.Lim
         if limit.has_passed():
             from shmcoll.diagnostics.hang_report import explained
 
-            late = f"rank {_name(group, rank)} lives and did not call shrink in time; all survivors must"
-            text = f"shrink on rank {_name(group, me)}: {late}"
+            late = f"rank {_name(group, rank)} lives and has not called shrink; all survivors must"
+            text = timed_out(f"shrink on rank {_name(group, me)}", limit.seconds, late)
             raise explained(CollectiveTimeout(text, operation="shrink", missing=(place,)), group.arena)
         time.sleep(waiting.NAP)
 

@@ -109,7 +109,8 @@ def one_is_absent(comm, board) -> list[str]:
 
 def test_who_does_not_call_it_is_named(ranks, board):
     told, where = ranks(2, one_is_absent, board)[1]
-    assert told == "shrink on rank 1: rank 0 lives and did not call shrink in time; all survivors must"
+    late = "rank 0 lives and has not called shrink; all survivors must"
+    assert told == f"shrink on rank 1: timed out after 0.5 s; {late}"
     assert re.search(r"^ +0 +\d+ .*\n.* in one_is_absent$", where, re.MULTILINE)
 
 
