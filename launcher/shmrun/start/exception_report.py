@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from types import TracebackType
 
+from shmcoll.engine.system.descriptors import file_of
 from shmcoll.engine.system.text import to_bytes
 from shmcoll.runtime import uncaught
 from shmcoll.startup.exits import RaisedException
@@ -39,11 +40,11 @@ def install(fd: int) -> Callable[[BaseException], bool]:
     """Have an exception that ends this process reported to `fd` and not printed. A later hook wins. Returns a function
     that reports an exception, and returns whether it could."""
     os.set_inheritable(fd, False)
-    me, pipe = os.getpid(), _identity(fd)
+    me, pipe = os.getpid(), file_of(fd)
 
     def report(error: BaseException) -> bool:
         # A fork of the rank is not the rank; and the program may have closed a descriptor that it did not know.
-        if uncaught.is_last(error) and os.getpid() == me and _identity(fd) == pipe:
+        if uncaught.is_last(error) and os.getpid() == me and file_of(fd) == pipe:
             with contextlib.suppress(OSError):
                 send(fd, _describe(error))
                 return True
@@ -82,11 +83,3 @@ def _describe(error: BaseException) -> Report:
         text = f"{text[: _LONGEST // 3]}\n  [{len(text) - _LONGEST} characters left out]\n{text[-_LONGEST * 2 // 3 :]}"
     kinds = [isinstance(error, kind) for kind in (KeyboardInterrupt, BrokenPipeError)]
     return Report(uncaught.in_one_line(error), now, uncaught.is_consequence(error), text, *kinds)
-
-
-def _identity(fd: int) -> tuple[int, int] | None:
-    try:
-        info = os.fstat(fd)
-    except OSError:
-        return None
-    return info.st_dev, info.st_ino

@@ -19,6 +19,7 @@ import termios
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from shmcoll.engine.system.descriptors import file_of
 from shmrun.cli.settings import Options
 
 
@@ -38,7 +39,7 @@ def wanted(options: Options) -> list[tuple[int, ...]]:
     must = options.tag_output or options.tee
     if options.ranks == 1 and not must:
         return []
-    if _identity(1) == _identity(2):
+    if file_of(1) == file_of(2):
         return [(1, 2)] if must or not _is_null(1) else []
     return [(number,) for number in (1, 2) if must or not _is_null(number)]
 
@@ -64,11 +65,6 @@ def _terminal(number: int) -> tuple[int, int]:
     termios.tcsetattr(write, termios.TCSANOW, settings)
     termios.tcsetwinsize(write, termios.tcgetwinsize(number))
     return read, write
-
-
-def _identity(number: int) -> tuple[int, int]:
-    info = os.fstat(number)
-    return info.st_dev, info.st_ino
 
 
 def _is_null(number: int) -> bool:
