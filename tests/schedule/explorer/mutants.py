@@ -20,7 +20,7 @@ CALLERS = (calls, calls_moving, calls_of_messages, calls_in_circles, calls_in_ph
 class Mutant:
     """`old` becomes `new` in a function of a module; the scenario and machine in which that must show."""
 
-    function: str  # "module.function", or "module.Class.function"
+    function: str  # its name, and of the path before it as much as tells it from others of that name
     old: str
     new: str
     scenario: str
@@ -31,11 +31,8 @@ class Mutant:
     @contextlib.contextmanager
     def planted(self) -> Iterator[None]:
         """Put the changed function in the place of the right one, in every module that uses it."""
-        home, _, name = self.function.rpartition(".")
-        above, _, inner = home.rpartition(".")
-        owner = sys.modules.get(f"shmcoll.{home}") or getattr(sys.modules[f"shmcoll.{above}"], inner)
-        right: FunctionType = getattr(owner, name)
-        module = sys.modules[right.__module__]
+        owner, right = self._find()
+        name, module = right.__name__, sys.modules[right.__module__]
         source = inspect.getsource(right)
         assert source.count(self.old) == 1, f"{self.function} does not have {self.old!r} once"
         filename = f"<{self.function}: {self.new.strip() or 'without ' + self.old.strip()}>"
@@ -52,23 +49,38 @@ class Mutant:
             for user in users:
                 setattr(user, name, right)
 
+    def _find(self) -> tuple[Any, FunctionType]:
+        """Return the function, and the module or class that has it. It may move to another file of the library."""
+        *_, name = self.function.split(".")
+        modules = [m for path, m in sys.modules.items() if path.startswith("shmcoll.")]
+        owners = [*modules, *(kind for m in modules for kind in vars(m).values() if isinstance(kind, type))]
+        found = {
+            id(right): (owner, right)
+            for owner in owners
+            if isinstance(right := vars(owner).get(name), FunctionType)
+            and right.__module__ == (owner.__module__ if isinstance(owner, type) else owner.__name__)
+            and f".{right.__module__}.{right.__qualname__}".endswith(f".{self.function}")
+        }
+        assert len(found) == 1, f"{len(found)} functions are called {self.function}"
+        return next(iter(found.values()))
+
 
 BUFFERED = {"buffered": True}
 REORDERED = {"reordered": True}
 KILLS = {"kills": True}
 
 MUTANTS = {
-    "no fence in the waiter": Mutant("engine.protocol.wait.sleep_until", "        fence()\n", "", "park", BUFFERED),
-    "no fence in the poster": Mutant("engine.protocol.wait.wake", "    fence()\n", "", "park", BUFFERED),
+    "no fence in the waiter": Mutant("sleep_until", "        fence()\n", "", "park", BUFFERED),
+    "no fence in the poster": Mutant("wait.wake", "    fence()\n", "", "park", BUFFERED),
     "a header is published without a release": Mutant(
-        "engine.protocol.sync.exchange_headers",
+        "exchange_headers",
         "store_release(my_header",
         "store(my_header",
         "all_reduce in place",
         REORDERED,
     ),
     "a step is published without a release": Mutant(
-        "engine.protocol.sync.publish_step",
+        "publish_step",
         "store_release(",
         "store(",
         "gather of 2 rounds, then all_reduce",
@@ -76,36 +88,30 @@ MUTANTS = {
         sampled=True,
     ),
     "a piece of a message is published without a release": Mutant(
-        "engine.protocol.sync.publish_to", "store_release(", "store(", "a message", REORDERED
+        "publish_to", "store_release(", "store(", "a message", REORDERED
     ),
-    "PARKED is never set": Mutant("engine.protocol.wait.sleep_until", "store(mine + PARKED, peer + 1)", "pass", "park"),
-    "PARKED names the wrong rank": Mutant(
-        "engine.protocol.wait.sleep_until", "PARKED, peer + 1)", "PARKED, peer)", "park"
-    ),
+    "PARKED is never set": Mutant("sleep_until", "store(mine + PARKED, peer + 1)", "pass", "park"),
+    "PARKED names the wrong rank": Mutant("sleep_until", "PARKED, peer + 1)", "PARKED, peer)", "park"),
     "no look before sleeping": Mutant(
-        "engine.protocol.wait.sleep_until", "status = look(ctx, word, wanted, peer)", "status = c.KEEP_WAITING", "park"
+        "sleep_until", "status = look(ctx, word, wanted, peer)", "status = c.KEEP_WAITING", "park"
     ),
-    "sleeps whatever the look says": Mutant(
-        "engine.protocol.wait.sleep_until", "if status == c.KEEP_WAITING:", "if True:", "park"
-    ),
+    "sleeps whatever the look says": Mutant("sleep_until", "if status == c.KEEP_WAITING:", "if True:", "park"),
     "looks before it parks": Mutant(
-        "engine.protocol.wait.sleep_until",
+        "sleep_until",
         "        store(mine + PARKED, peer + 1)\n        fence()\n        status = look(ctx, word, wanted, peer)\n",
         "        status = look(ctx, word, wanted, peer)\n        store(mine + PARKED, peer + 1)\n        fence()\n",
         "park",
     ),
-    "gives up after one sleep": Mutant(
-        "engine.protocol.wait.sleep_until", "if now > deadline and not", "if not", "park for two"
-    ),
+    "gives up after one sleep": Mutant("sleep_until", "if now > deadline and not", "if not", "park for two"),
     "takes a ring for the word": Mutant(
-        "engine.protocol.wait.sleep_until",
+        "sleep_until",
         "        if has_come(ctx, word, wanted):\n            if slept",
         "        if True:\n            if slept",
         "barrier, 2 ranks",
     ),
-    "wakes rank 0 alone": Mutant("engine.protocol.wait.wake", "range(size)", "range(1)", "park in turn"),
+    "wakes rank 0 alone": Mutant("wait.wake", "range(size)", "range(1)", "park in turn"),
     "does not see ABORT": Mutant(
-        "engine.protocol.wait.look",
+        "wait.look",
         "if load_acquire(peek(ctx + c.GROUP) + layout.ABORT):",
         "if False:",
         "ring, 3 ranks",  # whoever waits for the dead rank itself learns of it from its record
@@ -113,7 +119,7 @@ MUTANTS = {
         sampled=True,
     ),
     "does not see that a peer has returned": Mutant(
-        "engine.protocol.wait.has_left", "    offset = ", "    return 0\n    offset = ", "a rank returns"
+        "has_left", "    offset = ", "    return 0\n    offset = ", "a rank returns"
     ),
     "shared arrays are left before all have read them": Mutant(
         "collectives.all_reduce_shared.reduce_shared",
@@ -134,7 +140,7 @@ MUTANTS = {
         "shared all_reduce",
     ),
     "who has read shared arrays does not look whether they held": Mutant(
-        "engine.protocol.exposure.end_exposure",
+        "end_exposure",
         "c.ABORTED if has_ended(ctx) else ",
         "",
         "shared all_reduce, 3 ranks",
@@ -147,56 +153,52 @@ MUTANTS = {
         "if False:",
         "shared all_reduce, then others",
     ),
-    "the opening rings nobody": Mutant(
-        "engine.protocol.sync.exchange_headers", "    wake(ctx)\n", "", "barrier, 2 ranks"
-    ),
+    "the opening rings nobody": Mutant("exchange_headers", "    wake(ctx)\n", "", "barrier, 2 ranks"),
     "the opening forgets the last peer": Mutant(
-        "engine.protocol.sync.exchange_headers", "range(1, size)", "range(1, size - 1)", "barrier, 3 ranks"
+        "exchange_headers", "range(1, size)", "range(1, size - 1)", "barrier, 3 ranks"
     ),
     "waits for the operation before": Mutant(
-        "engine.protocol.sync.exchange_headers",
+        "exchange_headers",
         "HEADER_SEQUENCE, sequence, peer",
         "HEADER_SEQUENCE, sequence - 1, peer",
         "barrier, 2 ranks",
     ),
     "fingerprints are not compared": Mutant(
-        "engine.protocol.sync.exchange_headers",
+        "exchange_headers",
         "load(theirs + HEADER_FINGERPRINT) != fingerprint",
         "False",
         "disagreement",
     ),
     "the composite call is left out of the fingerprint": Mutant(
-        "engine.protocol.sync.begin",
+        "sync.begin",
         "reduction, algorithm, 0)",
         "reduction, algorithm & 0xFF, 0)",
         "disagreement on the composite call",
     ),
     "leaves at the first mismatch": Mutant(
-        "engine.protocol.sync.exchange_headers", "verdict = c.MISMATCH", "return c.MISMATCH", "disagreement, 3 ranks"
+        "exchange_headers", "verdict = c.MISMATCH", "return c.MISMATCH", "disagreement, 3 ranks"
     ),
-    "one header for all": Mutant("engine.protocol.sync.header", "(sequence & 1)", "0", "barrier, 2 ranks"),
-    "one cell for all": Mutant(
-        "engine.protocol.cells.cell_in_share", "((sequence + k) & 1)", "1", "all_reduce in cells"
-    ),
+    "one header for all": Mutant("header", "(sequence & 1)", "0", "barrier, 2 ranks"),
+    "one cell for all": Mutant("cell_in_share", "((sequence + k) & 1)", "1", "all_reduce in cells"),
     "a reader looks for a cell where its own is": Mutant(
-        "engine.protocol.cells.cell_in_share",
+        "cell_in_share",
         "(sequence * rounds + k) >> 1",
         "peek(ctx + c.RANK)",
         "all_gather of 3 rounds, cells move on",
     ),
-    "steps ring nobody": Mutant("engine.protocol.sync.publish_step", "    wake(ctx)\n", "", "gather"),
-    "steps are one too early": Mutant("engine.protocol.sync.await_step", "+ steps,", "+ steps - 1,", "gather"),
+    "steps ring nobody": Mutant("publish_step", "    wake(ctx)\n", "", "gather"),
+    "steps are one too early": Mutant("await_step", "+ steps,", "+ steps - 1,", "gather"),
     "steps of the operation before count": Mutant(
-        "engine.protocol.sync.await_step",
+        "await_step",
         "(sequence << STEP_BITS) + steps",
         "steps",
         "gather of 2 rounds, then all_reduce",
     ),
     "PROGRESS is never brought along": Mutant(
-        "engine.protocol.sync.begin", "== 0:", "== 0 and False:", "gather of 2 rounds where PROGRESS wraps"
+        "sync.begin", "== 0:", "== 0 and False:", "gather of 2 rounds where PROGRESS wraps"
     ),
     "PROGRESS is brought along too far": Mutant(
-        "engine.protocol.sync.begin", "sequence, 0)", "sequence, 1)", "gather of 2 rounds where PROGRESS wraps"
+        "sync.begin", "sequence, 0)", "sequence, 1)", "gather of 2 rounds where PROGRESS wraps"
     ),
     "payload after the opening": Mutant(
         "collectives.all_reduce.flat",
@@ -349,11 +351,9 @@ MUTANTS = {
     "blocks are fetched without waiting": Mutant(
         "collectives.all_to_all.fetch", "await_step(ctx, sequence, k, peer)", "c.OK", "all_to_all"
     ),
-    "cells are not released": Mutant(
-        "collectives.all_to_all.release_cells", "if rounds & 1 else", "if True else", "all_to_all of 2 rounds"
-    ),
+    "cells are not released": Mutant("release_cells", "if rounds & 1 else", "if True else", "all_to_all of 2 rounds"),
     "cells are released after odd rounds": Mutant(
-        "collectives.all_to_all.release_cells", "if rounds & 1 else", "if not rounds & 1 else", "all_to_all of 2 rounds"
+        "release_cells", "if rounds & 1 else", "if not rounds & 1 else", "all_to_all of 2 rounds"
     ),
     "a step is published before it is laid": Mutant(
         "collectives.all_to_all.all_to_all",
@@ -366,7 +366,7 @@ MUTANTS = {
     ),
     "the root waits for one round less": Mutant("collectives.broadcast.send", "k - 1)", "k - 2)", "broadcast"),
     "a rank that waits for all forgets the last": Mutant(
-        "engine.protocol.sync.await_all",
+        "await_all",
         "range(1, peek(ctx + c.SIZE))",
         "range(1, peek(ctx + c.SIZE) - 1)",
         "broadcast, 3 ranks",

@@ -6,7 +6,7 @@ SIGNAL = {"signals": 1}
 
 MUTANTS_EXPOSING = {
     "a rank leaves before its exposed array has been read": Mutant(
-        "engine.protocol.exposure.end_exposure",
+        "end_exposure",
         "publish_and_await_step(ctx, sequence, steps)",
         "c.OK",
         "exposed all_gather",
@@ -27,7 +27,7 @@ MUTANTS_EXPOSING = {
         "exposed permute",
     ),
     "a reader does not look whether the root has left": Mutant(
-        "engine.protocol.exposure.finish_reading",
+        "finish_reading",
         "has_ended(ctx)",
         "False",
         "a handler raises at the root of an exposed broadcast",

@@ -4,7 +4,7 @@ from tests.schedule.explorer.mutants import Mutant
 
 MUTANTS_OF_MESSAGES = {
     "a message is published before it is laid": Mutant(
-        "engine.messages.send.put_first_part",
+        "put_first_part",
         "    copy_part(ctx, peer, at + head, 0, length)\n"
         "    what = pack_piece(FIRST, peek(ctx + c.X + c.DTYPE), dimensions)\n"
         "    publish_piece(ctx, peer, what, peek(ctx + c.X + c.BYTES), length, whole_units(head + length))\n",
@@ -14,112 +14,112 @@ MUTANTS_OF_MESSAGES = {
         "a message",
     ),
     "the flag behind a piece keeps old bytes": Mutant(
-        "engine.messages.send.publish_piece",
+        "publish_piece",
         "    store(piece(ring, capacity, tail + whole) + PIECE_FLAG, 0)\n",
         "",
         "messages that look like flags",
         sampled=True,
     ),
     "no room is left for what must always fit": Mutant(
-        "engine.messages.send.make_room", "needed + SPARE", "needed", "long messages both ways", sampled=True
+        "make_room", "needed + SPARE", "needed", "long messages both ways", sampled=True
     ),
     "a message that waits without memory begins again": Mutant(
-        "engine.messages.send.begin_or_continue",
+        "begin_or_continue",
         "    if memory == STAY:\n",
         "    poke(chain + SENT, NOTHING_SENT)\n    if memory == STAY:\n",
         "a message without memory",
         sampled=True,
     ),
     "a sender waits for who does not read": Mutant(
-        "engine.messages.send.await_receiver",
+        "await_receiver",
         "return ask_for_ring(ctx, peer)\n        limit",
         "pass\n        limit",
         "long messages both ways", sampled=True,
     ),
     "a receiver promises to read what is not at HEAD": Mutant(
-        "engine.messages.read_message.begin_to_read",
+        "begin_to_read",
         "if is_first and length_at_cursor",
         "if length_at_cursor",
         "a long message before its turn",
         sampled=True,
     ),
     "the parts of a long message are laid on one another": Mutant(
-        "engine.messages.read_message.read_piece",
+        "read_message.read_piece",
         "copy_part(ctx, done, total)",
         "copy_part(ctx, 0, total)",
         "a message longer than the ring",
         sampled=True,
     ),
     "a batch takes a message that has not come": Mutant(
-        "engine.messages.recv.fetch_soon", " or not find(ctx, source, 0))", ")", "batches"
+        "fetch_soon", " or not find(ctx, source, 0))", ")", "batches"
     ),
     "a batch reads a message that is for another receive": Mutant(
-        "engine.messages.recv.fetch_soon",
+        "fetch_soon",
         "if not find(",
         "if not find_from(ctx, source, ANY, 0) and not find(",
         "batches",
     ),
     "HEAD passes what is still wanted": Mutant(
-        "engine.messages.recv.find_from",
+        "find_from",
         "            skip_piece(ctx)\n",
         "            consume_piece(ctx, source, 0)\n",
         "messages by tag",
     ),
     "what has been taken is found again": Mutant(
-        "engine.messages.recv.has_message",
+        "has_message",
         " and load(piece_at_cursor(ctx) + PIECE_TAKEN) != TAKEN",
         "",
         "a message taken before its turn is gone",
     ),
     "a synchronous message is read in its turn unnoticed": Mutant(
-        "engine.messages.read_message.begin_to_read",
+        "begin_to_read",
         "if load(taken) == AWAITED:",
         "if load(taken) == AWAITED and not is_first:",
         "a synchronous message",
     ),
     "a synchronous message is read before its turn unnoticed": Mutant(
-        "engine.messages.read_message.begin_to_read",
+        "begin_to_read",
         "publish_to(ctx, taken, TAKEN, source)",
         "pass",
         "a synchronous message before its turn",
     ),
     "the receiver acknowledges what it has only found": Mutant(
-        "engine.messages.recv.note_found",
+        "note_found",
         "    poke(found + DONE, UNREAD)\n",
         "    poke(found + DONE, UNREAD)\n    store(first + PIECE_TAKEN, TAKEN)\n",
         "a synchronous message that is only found",
     ),
     "a sender does not see that its message was overwritten": Mutant(
-        "engine.messages.ring_buffers.has_begun",
+        "ring_buffers.has_begun",
         "    if load_acquire(ring + RING_HEAD) > at:\n        return True\n",
         "",
         "a synchronous message that was overwritten",
         sampled=True,
     ),
     "HEAD at a message counts as past it": Mutant(
-        "engine.messages.ring_buffers.has_begun", "> at", ">= at", "a synchronous message that is only found"
+        "ring_buffers.has_begun", "> at", ">= at", "a synchronous message that is only found"
     ),
     "a receiver that has read a message and left is lost": Mutant(
-        "engine.messages.send.look_for_begin",
+        "look_for_begin",
         "if has_begun(peek(where), peek(where + WORD)) else status",
         "if status == c.OK and has_begun(peek(where), peek(where + WORD)) else status",
         "a synchronous message to a rank that returns",
     ),
     "only who is waited for by name rings": Mutant(
-        "engine.protocol.wait.wake_one", " or parked == EVERYBODY", "", "messages of anybody", sampled=True
+        "wake_one", " or parked == EVERYBODY", "", "messages of anybody", sampled=True
     ),
     "a wait for several looks at the first": Mutant(
-        "engine.protocol.wait.has_come", "range(wanted)", "range(1)", "messages of anybody", sampled=True
+        "has_come", "range(wanted)", "range(1)", "messages of anybody", sampled=True
     ),
     "the mark moves with each try": Mutant(
-        "engine.messages.recv.try_to_find", "NOWHERE", "0", "a posted receive"
+        "try_to_find", "NOWHERE", "0", "a posted receive"
     ),
     "a receiver waits for the first piece of a chain only": Mutant(
-        "engine.messages.read_message.skip_piece", "kind_at_cursor(ctx) == NEXT", "False", "long messages both ways",
+        "skip_piece", "kind_at_cursor(ctx) == NEXT", "False", "long messages both ways",
         sampled=True
     ),
     "each piece begins the message again": Mutant(
-        "engine.messages.read_message.read_piece", "if peek(found + DONE) == UNREAD:", "if True:", "sendrecv",
+        "read_message.read_piece", "if peek(found + DONE) == UNREAD:", "if True:", "sendrecv",
         sampled=True
     ),
 }  # fmt: skip

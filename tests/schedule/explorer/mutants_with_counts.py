@@ -3,17 +3,13 @@
 from tests.schedule.explorer.mutants import Mutant
 
 MUTANTS_WITH_COUNTS = {
-    "one cell for all rounds": Mutant(
-        "engine.protocol.count_tables.stage_part", "sequence, k, me", "sequence, 0, me", "all_to_all_v"
-    ),
+    "one cell for all rounds": Mutant("stage_part", "sequence, k, me", "sequence, 0, me", "all_to_all_v"),
     "parts are taken without waiting": Mutant(
-        "engine.protocol.count_tables.fetch_part", "await_step(ctx, sequence, k, peer)", "c.OK", "all_to_all_v"
+        "fetch_part", "await_step(ctx, sequence, k, peer)", "c.OK", "all_to_all_v"
     ),
-    "one table for all": Mutant(
-        "engine.protocol.count_tables.table", "(sequence & 1)", "0", "all_to_all_v, then another"
-    ),
+    "one table for all": Mutant("count_tables.table", "(sequence & 1)", "0", "all_to_all_v, then another"),
     "what is received is not judged": Mutant(
-        "engine.protocol.count_checks.all_fit",
+        "all_fit",
         "receives_fit(tables + rank * apart, sent_to(tables, size, rank), apart, size, sender)",
         "True",
         "gather_v refused",
@@ -67,7 +63,7 @@ MUTANTS_WITH_COUNTS = {
         sampled=True,
     ),
     "receivers share one part of the cell": Mutant(
-        "engine.protocol.cells.cell_in_share", "index * share", "0 * index", "scatter_v, 3 ranks", sampled=True
+        "cell_in_share", "index * share", "0 * index", "scatter_v, 3 ranks", sampled=True
     ),
     "an array is published before it is laid": Mutant(
         "collectives.all_gather_v.move",
