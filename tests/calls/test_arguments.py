@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from shmcoll.calls import arguments
-from shmcoll.engine.kernels.dtypes import BY_NAME
 from tests.support import layouts
+from tests.support.dtypes import BY_NAME
 
 HERE = ("all_reduce", 3)
 

@@ -10,6 +10,7 @@ import pytest
 from shmcoll.calls import in_place
 from shmcoll.collectives import RECORDS
 from shmcoll.communicator import Communicator
+from tests.support import switches
 
 LENGTH = 12
 
@@ -75,7 +76,7 @@ def overlapping(comm) -> list[str]:
 
 @pytest.mark.parametrize("fast", [True, False], ids=["fast", "plain"])
 def test_a_result_may_be_written_over_x(ranks, monkeypatch, fast):
-    monkeypatch.setattr("shmcoll.engine.native.entry.FAST", fast)
+    switches.use_entry(monkeypatch, fast=fast)
     assert ranks(2, overlapping) == [[], []]
 
 

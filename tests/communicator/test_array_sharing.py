@@ -10,7 +10,8 @@ import warnings
 import numpy as np
 import pytest
 
-from shmcoll.engine.memory.heap import arrays_held_by, held_by_all
+from shmcoll.engine.memory.heap import arrays_held_by
+from tests.support import switches
 
 EVERYWHERE = {"SHMCOLL_SHARE_ARRAYS": "1"}
 N = 1 << 15  # elements: 256 KiB
@@ -169,7 +170,7 @@ def exhaust(comm):
     assert all((x == i).all() for i, x in enumerate(arrays))
     fit = sum(shared(comm, *arrays))
     assert 0 < fit < 64
-    held = held_by_all(comm._local_rank.arena)
+    held = switches.held_by_ranks(comm)
     assert held <= 6 << 20
     comm.split(0).close()
     del arrays[:]
@@ -179,7 +180,7 @@ def exhaust(comm):
 
 
 def test_arrays_that_find_no_room_are_private(ranks):
-    assert ranks(1, exhaust, environment=EVERYWHERE | {"SHMCOLL_HEAP": "8M"}) == [[True]]
+    assert ranks(1, exhaust, environment=EVERYWHERE | switches.heap("8M")) == [[True]]
 
 
 def test_a_new_thread_begins_outside_the_block(ranks):

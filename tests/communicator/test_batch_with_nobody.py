@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from shmcoll import Recv, RecvObject, Send, SendObject
+from tests.support import switches
 
 
 def test_the_ranks_of_a_line_make_the_same_batch(ranks):
@@ -24,7 +25,7 @@ def test_the_ranks_of_a_line_make_the_same_batch(ranks):
             results = [work.wait() for work in works]
             assert results[0] is None and results[2] is None and results[1][0] is out
             told.append((int(out[-1]), results[1][1:], results[3]))
-        assert comm.iprobe() is None and comm._dispatcher.posted.is_empty()
+        assert comm.iprobe() is None and not switches.posted(comm)
         return told
 
     nothing = None, None
@@ -47,6 +48,6 @@ def test_what_is_wrong_is_refused_and_nothing_has_begun(ranks):
         for one, kind, text in wrong:
             with pytest.raises(kind, match=text):
                 comm.batch([Send(np.ones(1), comm.rank, 3), one])
-        return comm.iprobe() is None and comm._dispatcher.posted.is_empty()
+        return comm.iprobe() is None and not switches.posted(comm)
 
     assert ranks(1, refuse) == [True]

@@ -5,11 +5,10 @@ import os
 import numpy as np
 import pytest
 
-from shmcoll.engine import layout
-from shmcoll.engine.memory import records
 from shmcoll.errors import CollectiveTimeout
+from tests.support import switches
 from tests.support.calls import SHORT
-from tests.support.waiting import until
+from tests.support.waiting import until_ended
 
 
 def test_what_it_says_of_itself(ranks):
@@ -43,7 +42,7 @@ def test_no_error_before_the_limit_and_one_soon_after(ranks, allowed):
         import time
 
         if comm.rank == 1:
-            until(comm._dispatcher.group.has_ended)
+            until_ended(comm)
             return 0.0
         comm.timeout = 0.3
         begin = time.monotonic()
@@ -133,7 +132,7 @@ def test_a_forked_child_is_no_rank(ranks):
         with open(read, "rb") as answers:
             told = answers.read().decode().splitlines()
         comm.barrier()
-        assert records.read(comm._local_rank.arena, comm.rank, layout.BY_RANK).pid == os.getpid()
+        assert switches.pid_of(comm, comm.rank) == os.getpid()
         return told
 
     for told in ranks(2, fork):

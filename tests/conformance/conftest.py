@@ -2,7 +2,7 @@
 
 import pytest
 
-from shmcoll.runtime import waiting
+from tests.support import switches
 
 SOME = (1, 2, 3, 8)
 MORE = (4, 5, 6, 7, 16)
@@ -22,7 +22,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture
 def plain_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     """Go in through `PlainEntry`, for interpreters whose arrays have their fields elsewhere."""
-    monkeypatch.setattr("shmcoll.engine.native.entry.FAST", False)
+    switches.use_entry(monkeypatch, fast=False)
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def the_other_ways(plain_entry: None, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def hasty_sends(monkeypatch: pytest.MonkeyPatch) -> None:
     """A send without memory is refused sooner."""
-    monkeypatch.setattr(waiting, "HEAP_PATIENCE", 0.1)
+    switches.set_heap_patience(0.1, monkeypatch)
 
 
 @pytest.fixture

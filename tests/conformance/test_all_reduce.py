@@ -4,8 +4,8 @@ import hashlib
 
 import numpy as np
 
-from shmcoll.engine.kernels.dtypes import BY_NAME
-from tests.support import layouts, models
+from tests.support import layouts, models, switches
+from tests.support.dtypes import BY_NAME
 
 
 def test_min_and_max_are_nan_when_any_rank_has_one(ranks, n):
@@ -36,12 +36,12 @@ def digests(comm, seed: int) -> list[str]:
 
 def test_the_bits_are_the_same_on_every_rank_in_every_run_and_by_either_algorithm(ranks, n, seed):
     """The order of additions is a function of the ranks, the count and the index alone."""
-    slices = {"SHMCOLL_SLICE_BYTES": "8192"}
-    around = {"SHMCOLL_FLAT_BYTES": "128", "SHMCOLL_RING_BYTES": "1", **slices}
+    slices = switches.slices(8192)
+    around = switches.RING | slices
     ring = ranks(n, digests, seed, environment=around)
     again = ranks(n, digests, seed, environment=around)
     cells = ranks(n, digests, seed, environment=around | {"SHMCOLL_RING_BYTES": str(256 << 10)})
-    flat = ranks(n, digests, seed, environment={"SHMCOLL_FLAT_BYTES": str(256 << 10), **slices})
+    flat = ranks(n, digests, seed, environment=switches.FLAT | slices)
     assert ring[1:] == ring[:-1]
     assert again == ring
     assert flat == ring

@@ -9,20 +9,16 @@ import numpy as np
 import pytest
 
 import shmcoll
-from shmcoll.runtime import waiting
+from tests.support import switches
 from tests.support.sleepers import signal_when_asleep
 from tests.support.waiting import until, until_asleep
 
-HEAP = {"SHMCOLL_HEAP": "4M"}  # much less than a message
+HEAP = switches.heap("4M")  # much less than a message
 LENGTH = 3_000_001
 
 
 def pattern(source: int, step: int, length: int = LENGTH) -> np.ndarray:
     return np.arange(source * 1000 + step, source * 1000 + step + length, dtype=np.int32)
-
-
-def held(comm: Any) -> int:
-    return int(comm._local_rank.arena.load(comm._local_rank.heap._held_word))
 
 
 def exchange(comm: Any) -> None:
@@ -33,7 +29,7 @@ def exchange(comm: Any) -> None:
         assert (source, tag, got.shape) == (before, step, (LENGTH,))
         assert (got == pattern(before, step)).all()
         assert out is None or np.shares_memory(got, out)
-    assert held(comm) <= 4 << 20
+    assert switches.held(comm) <= 4 << 20
 
 
 @pytest.mark.parametrize("members", [2, 3, 4])
@@ -72,7 +68,7 @@ def exchange_what_is_no_array(comm: Any) -> None:
 
 
 def test_an_exchange_of_what_is_no_array(ranks):
-    ranks(2, exchange_what_is_no_array, environment={"SHMCOLL_HEAP": "64M"})
+    ranks(2, exchange_what_is_no_array, environment=switches.heap("64M"))
 
 
 def exchange_with_who_is_late(comm: Any, first: str) -> None:
@@ -97,7 +93,7 @@ def exchange_with_who_is_late(comm: Any, first: str) -> None:
 
 @pytest.mark.parametrize("first", ["recv", "send", "sendrecv"])
 def test_an_exchange_with_who_is_late(ranks, first):
-    ranks(2, exchange_with_who_is_late, first, environment={"SHMCOLL_HEAP": "64M"})
+    ranks(2, exchange_with_who_is_late, first, environment=switches.heap("64M"))
 
 
 def exchange_what_does_not_fit(comm: Any) -> str:
@@ -118,7 +114,7 @@ def exchange_what_does_not_fit(comm: Any) -> str:
 
 
 def test_what_is_exchanged_does_not_fit(ranks):
-    texts = ranks(2, exchange_what_does_not_fit, environment={"SHMCOLL_HEAP": "64M"})
+    texts = ranks(2, exchange_what_does_not_fit, environment=switches.heap("64M"))
     assert texts[0].startswith("recv(source=ANY, tag=ANY) on rank 0: the next message, from rank 1 with tag 0, has ")
 
 
@@ -132,7 +128,7 @@ def exchange_by_tag(comm: Any) -> None:
 
 
 def test_an_exchange_before_its_turn(ranks):
-    ranks(2, exchange_by_tag, environment={"SHMCOLL_HEAP": "64M"})
+    ranks(2, exchange_by_tag, environment=switches.heap("64M"))
 
 
 def post_then_send(comm: Any) -> None:
@@ -155,7 +151,7 @@ def post_then_send(comm: Any) -> None:
         sent.wait(20)
         assert works[0].wait()[0] is outs[0]
     comm.barrier()
-    assert held(comm) <= 4 << 20
+    assert switches.held(comm) <= 4 << 20
 
 
 def test_what_is_posted_is_received_while_sending(ranks):
@@ -203,7 +199,7 @@ def send_to_who_is_late(comm: Any, posted: bool) -> None:
         assert (array == pattern(0, 4)).all() and text == "and so on"
         comm.send(np.array([7]), 0, 9)
     comm.barrier()
-    assert held(comm) <= 4 << 20
+    assert switches.held(comm) <= 4 << 20
 
 
 @pytest.mark.parametrize("posted", [False, True])
@@ -222,7 +218,7 @@ def send_without_any_memory(comm: Any, posted: bool) -> str:
         with pytest.raises(shmcoll.ArenaError) as error:
             comm.send(np.array([1]), 1)
         text = str(error.value)
-        waiting.HEAP_PATIENCE = 5.0
+        switches.set_heap_patience(5.0)
         comm.barrier()
         comm.send(np.array([2]), 1)
     else:
@@ -289,7 +285,7 @@ def exchange_while_one_is_killed(comm: Any) -> str:
 
 
 def test_a_rank_is_killed_in_an_exchange(ranks):
-    outcomes = ranks.outcomes(3, exchange_while_one_is_killed, environment={"SHMCOLL_FAULTS": "1:kill@3000"})
+    outcomes = ranks.outcomes(3, exchange_while_one_is_killed, environment=switches.fault(1, "kill", 3000))
     assert outcomes[1].status == -9
     for outcome in (outcomes[0], outcomes[2]):
         assert outcome.error is None, outcome.traceback
@@ -335,8 +331,8 @@ def send_slowly(comm: Any, board: np.ndarray) -> None:
 
 
 def test_a_send_that_moves_is_not_refused(ranks, board, monkeypatch):
-    monkeypatch.setattr(waiting, "HEAP_PATIENCE", 1.0)
-    ranks(2, send_slowly, board, environment={"SHMCOLL_HEAP": "9M"})
+    switches.set_heap_patience(1.0, monkeypatch)
+    ranks(2, send_slowly, board, environment=switches.heap("9M"))
 
 
 def exchange_with_itself(comm: Any) -> str:
@@ -377,7 +373,7 @@ def batch_without_a_first_ring(comm: Any) -> None:
 
 
 def test_who_cannot_begin_to_send_receives(ranks):
-    ranks(2, batch_without_a_first_ring, environment={"SHMCOLL_HEAP": "3M"})
+    ranks(2, batch_without_a_first_ring, environment=switches.heap("3M"))
 
 
 def give_up(comm: Any) -> str:

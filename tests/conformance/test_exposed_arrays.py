@@ -9,25 +9,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shmcoll.engine import context as c
-from shmcoll.engine import layout
-from shmcoll.engine.layout import WORD
-from shmcoll.engine.protocol.peer_memory import NO, YES
+from tests.support import switches
 from tests.support.patience import PATIENCE
 from tests.support.suite import judge, run_cases
 from tests.support.suites import SUITES, sample
 
 MOVES = ("all_gather", "all_to_all", "broadcast", "gather", "scatter", "collective_permute")
 MOVES_WITH_COUNTS = ("all_gather_v", "all_to_all_v", "gather_v", "scatter_v")
-SMALL = {"SHMCOLL_DIRECT_BYTES": "1", "SHMCOLL_EXCHANGE_BYTES": "1", "SHMCOLL_SHARED_BYTES": "1"}
+SMALL = switches.ALL_IN_PLACE
 KINDS = ("private", "shared", "mixed")
-
-
-def exposed(comm: Any) -> int:
-    """Where this rank exposed the array of its last call: as the word EXPOSED."""
-    sequence = int(comm._dispatcher.words[c.SEQUENCE // WORD])
-    group = comm._dispatcher.group
-    return group.arena.load(group.mailbox(comm.rank) + (sequence & 1) * layout.HEADER_BYTES + layout.HEADER_EXPOSED)
 
 
 def random_cases(comm: Any, name: str, seed: int, factor: int) -> tuple[int, list[str]]:
@@ -59,7 +49,7 @@ def every_move(comm: Any, kind: str, length: int) -> list[str]:
         x, out, long = make(comm, kind, length), make(comm, kind, n * length), make(comm, kind, n * length)
 
         def note(name: str) -> None:
-            if exposed(comm):
+            if switches.exposed(comm):
                 found.add(name)
 
         x[:] = values[me]
@@ -80,7 +70,7 @@ def every_move(comm: Any, kind: str, length: int) -> list[str]:
         note("all_to_all along two axes")
         assert np.array_equal(across.reshape(n, length), wanted.reshape(n, length))
         comm.all_to_all(long, out=long)
-        assert exposed(comm) == 0, "in place a rank writes what its peers read"
+        assert switches.exposed(comm) == 0, "in place a rank writes what its peers read"
         assert np.array_equal(long, wanted)
         comm.broadcast(x, root)
         note("broadcast")
@@ -97,7 +87,7 @@ def every_move(comm: Any, kind: str, length: int) -> list[str]:
         assert np.array_equal(comm.collective_permute(x, ring), values[me - 1])
         note("collective_permute")
         comm.collective_permute(x, ring, out=x)
-        assert exposed(comm) == 0, "in place a rank writes what its target reads"
+        assert switches.exposed(comm) == 0, "in place a rank writes what its target reads"
         assert np.array_equal(x, values[me - 1])
         x[:] = values[me]
         counts = [length - 7 * rank for rank in range(n)]
@@ -161,7 +151,7 @@ def test_reads_at_every_distance(ranks: Any, distance: int) -> None:
                 out[:] = 255
                 comm.collective_permute(x, ring, out=out)
                 assert np.array_equal(out, np.arange(length) % 251 + 1 - comm.rank)
-        assert exposed(comm)
+        assert switches.exposed(comm)
 
     ranks(2, work, environment=SMALL)
 
@@ -172,7 +162,7 @@ def test_short_arrays_go_through_the_cells(ranks: Any) -> None:
         for length in (100, 60_000):  # of 8 bytes: below both thresholds, below that of private arrays
             for _ in range(3):
                 comm.all_gather(np.ones(length), out=np.empty(2 * length))
-                found.append(exposed(comm) if length > 2_000 else 0)
+                found.append(switches.exposed(comm) if length > 2_000 else 0)
         return found
 
     assert ranks(2, work) == [[0] * 6] * 2
@@ -181,29 +171,28 @@ def test_short_arrays_go_through_the_cells(ranks: Any) -> None:
 def test_a_rank_that_cannot_be_read_uses_the_cells(ranks: Any) -> None:
     """A witness that differs is that of another process: in another pid namespace the pid is its pid."""
 
-    def work(comm: Any) -> tuple[int, int, bool]:
-        group = comm._dispatcher.group
+    def work(comm: Any) -> tuple[bool | None, int, bool]:
         if comm.rank == 1:
-            group.arena.store(group.mailbox(1) + layout.WITNESS_VALUE, 4711)
+            switches.refuse_reads(comm)
         comm.barrier()
         x = np.arange(100_000) + comm.rank
         for _ in range(3):
             result = comm.all_gather(x, out=np.empty(2 * len(x), x.dtype))
         right = np.array_equal(result, np.concatenate([np.arange(100_000), np.arange(100_000) + 1]))
-        return int(comm._dispatcher.words[c.READABLE // WORD]), exposed(comm), right
+        return switches.can_read_others(comm), switches.exposed(comm), right
 
-    assert ranks(2, work, environment=SMALL) == [(NO, 0, True)] * 2
+    assert ranks(2, work, environment=SMALL) == [(False, 0, True)] * 2
 
 
 def test_ranks_can_read_each_other(ranks: Any) -> None:
     """Where this is refused, no test of private arrays in this file tries what it says."""
 
-    def work(comm: Any) -> int:
+    def work(comm: Any) -> bool | None:
         for _ in range(3):
             comm.all_gather(np.ones(100_000))
-        return int(comm._dispatcher.words[c.READABLE // WORD])
+        return switches.can_read_others(comm)
 
-    assert ranks(2, work, environment=SMALL) == [YES] * 2
+    assert ranks(2, work, environment=SMALL) == [True] * 2
 
 
 def test_results_that_overlap_what_another_rank_exposes(ranks: Any) -> None:

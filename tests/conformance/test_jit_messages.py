@@ -15,6 +15,7 @@ from numba.core.errors import TypingError
 from shmcoll import jit
 from shmcoll.communicator import jit_handle
 from shmcoll.errors import ArenaError, CollectiveTimeout, RankFailed
+from tests.support import switches
 from tests.support.sleepers import signal_when_asleep
 from tests.support.waiting import until_asleep
 
@@ -297,7 +298,7 @@ def full(comm) -> list[str]:
 
 
 def test_a_full_heap_raises_in_the_jitted_function(ranks, hasty_sends):
-    texts = ranks(2, full, environment={"SHMCOLL_HEAP": "8M"})[0]
+    texts = ranks(2, full, environment=switches.heap("8M"))[0]
     assert len(texts) == 3
     for text in texts:
         assert text.startswith("send on rank 0: the heap is full: ")

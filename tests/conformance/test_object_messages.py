@@ -10,6 +10,7 @@ import shmcoll
 from shmcoll.calls.pickling import LEAST_BUFFER
 from shmcoll.engine.messages.ring_buffers import PART_BYTES
 from shmcoll.errors import ArenaError
+from tests.support import switches
 from tests.support.drawn_objects import drawn, same
 from tests.support.waiting import until_asleep
 
@@ -234,6 +235,6 @@ def full(comm) -> str:
 
 
 def test_a_full_heap_is_the_senders_error_alone(ranks, hasty_sends):
-    text = ranks(2, full, environment={"SHMCOLL_HEAP": "8M"})[0]
+    text = ranks(2, full, environment=switches.heap("8M"))[0]
     assert text.startswith("send_object on rank 0: the heap is full: ")
     assert text.endswith("The message has not been sent")

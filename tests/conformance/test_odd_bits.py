@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import shmcoll
-from shmcoll.engine.kernels.dtypes import BY_NAME
+from tests.support import switches
+from tests.support.dtypes import BY_NAME
 from tests.support.operators import compiled_for
 
 COUNTS = (1, 5, 3000, 70_001)
@@ -73,7 +74,7 @@ def bools_that_differ(comm: Any, seed: int) -> list[str]:
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_every_byte_of_a_bool_but_0_is_true_and_results_are_0_or_1(ranks, size, seed):
-    assert ranks(size, bools_that_differ, seed, environment={"SHMCOLL_SLICE_BYTES": "4096"}) == [[]] * size
+    assert ranks(size, bools_that_differ, seed, environment=switches.slices(4096)) == [[]] * size
 
 
 def test_jitted_code_and_other_interpreters_read_them_alike(ranks, seed, monkeypatch):
@@ -87,7 +88,7 @@ def test_jitted_code_and_other_interpreters_read_them_alike(ranks, seed, monkeyp
         return [] if np.array_equal(out.view(np.uint8), wanted.view(np.uint8)) else ["differs"]
 
     assert ranks(2, differ) == [[]] * 2
-    monkeypatch.setattr("shmcoll.engine.native.entry.FAST", False)
+    switches.use_entry(monkeypatch, fast=False)
     assert ranks(2, bools_that_differ, seed) == [[]] * 2
 
 
@@ -118,4 +119,4 @@ def nan_bits(comm: Any, seed: int) -> list[str]:
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_the_bits_of_a_nan_do_not_depend_on_the_algorithm(ranks, size, seed):
-    assert ranks(size, nan_bits, seed, environment={"SHMCOLL_SLICE_BYTES": "8192"}) == [[]] * size
+    assert ranks(size, nan_bits, seed, environment=switches.slices(8192)) == [[]] * size

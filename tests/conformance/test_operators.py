@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import shmcoll
-from shmcoll.engine.kernels.dtypes import BY_NAME, PAIRS
 from tests.support import layouts, models
+from tests.support.dtypes import BY_NAME, PAIRS
 from tests.support.operators import compiled_for
 
 #: small enough to lie beside the header, to lie in a cell, and more than two cells

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 import shmcoll
-from shmcoll.engine import layout
-from shmcoll.engine.kernels.dtypes import DTYPES, PAIRS
 from shmcoll.errors import ArenaError
-from tests.support import layouts
-from tests.support.waiting import until
+from tests.support import layouts, switches
+from tests.support.dtypes import DTYPES, PAIRS
+from tests.support.waiting import until_asleep
 
 ANY = shmcoll.ANY
 #: around the bytes beside a header, a part, a ring, and a ring that is followed by another
@@ -228,7 +227,7 @@ def fill_the_heap(comm) -> list[str]:
 
 
 def test_a_full_heap_is_the_senders_error_alone(ranks, hasty_sends):
-    texts, _ = ranks(2, fill_the_heap, environment={"SHMCOLL_HEAP": "8M"})
+    texts, _ = ranks(2, fill_the_heap, environment=switches.heap("8M"))
     assert len(texts) == 2
     for text in texts:
         assert text.startswith("send on rank 0: the heap is full: ")
@@ -246,7 +245,7 @@ def rings_are_given_back(comm) -> tuple[int, int]:
     comm.recv()
     comm.barrier()
     comm.send(np.ones(1), other)
-    held = comm._local_rank.arena.load(comm._local_rank.heap._held_word)
+    held = switches.held(comm)
     comm.recv()
     return held, len(comm._dispatcher.buffers._rings[other])
 
@@ -259,7 +258,7 @@ def test_large_rings_are_given_back(ranks):
 
 def messages_of_groups(comm) -> int:
     """Messages of different groups do not mix, and closing a group gives their memory back."""
-    before = comm._local_rank.arena.load(comm._local_rank.heap._held_word)
+    before = switches.held(comm)
     half = comm.split(comm.rank // 2)
     other = 1 - half.rank
     half.send(np.array([half.rank]), other)
@@ -269,11 +268,11 @@ def messages_of_groups(comm) -> int:
     comm.barrier()
     half.close()
     comm.barrier()
-    comm._local_rank.groups.sweep()
+    switches.give_back_memory(comm)
     comm.barrier()
-    comm._local_rank.groups.sweep()
+    switches.give_back_memory(comm)
     assert comm.recv()[0].item() == 100
-    return comm._local_rank.arena.load(comm._local_rank.heap._held_word) - before
+    return switches.held(comm) - before
 
 
 def test_messages_belong_to_their_group(ranks):
@@ -400,7 +399,7 @@ def woken(comm) -> None:
         if comm.rank == 0:
             assert comm.recv()[1] == sender
         elif comm.rank == sender:
-            until(lambda: comm._local_rank.arena.load(comm._dispatcher.group.mailbox(0) + layout.PARKED))
+            until_asleep(comm, 0)
             comm.send(np.ones(1), 0)
         comm.barrier()
 

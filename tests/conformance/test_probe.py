@@ -7,6 +7,7 @@ import pytest
 
 import shmcoll
 from shmcoll.errors import CollectiveTimeout, RankFailed
+from tests.support import switches
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.parametrize("fast", [True, False], ids=["fast", "plain"])
@@ -15,7 +16,7 @@ pytestmark = pytest.mark.parametrize("fast", [True, False], ids=["fast", "plain"
 @pytest.fixture(autouse=True)
 def _entry(monkeypatch, fast):
     if not fast:
-        monkeypatch.setattr("shmcoll.engine.native.entry.FAST", False)
+        switches.use_entry(monkeypatch, fast=False)
 
 
 def test_a_message_stays_and_is_received_after_it_was_probed(ranks):

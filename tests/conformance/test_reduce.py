@@ -5,7 +5,7 @@ import hashlib
 import numpy as np
 
 import shmcoll
-from tests.support import layouts
+from tests.support import layouts, switches
 from tests.support.operators import compiled_for
 
 #: each rank's digit behind those of the ranks before it
@@ -31,11 +31,11 @@ def digests(comm, seed: int) -> list[tuple[str, str]]:
 
 
 def test_the_bits_are_those_of_all_reduce_at_any_root_and_by_any_algorithm(ranks, n, seed):
-    slices = {"SHMCOLL_SLICE_BYTES": "8192"}
+    slices = switches.slices(8192)
     told = ranks(n, digests, seed, environment=slices)
     assert sum(map(len, told)) == 4 * 9 * 4
     assert [got for pairs in told for got, _ in pairs] == [wanted for pairs in told for _, wanted in pairs]
-    assert ranks(n, digests, seed, environment={"SHMCOLL_FLAT_BYTES": "128", **slices}) == told
+    assert ranks(n, digests, seed, environment=switches.CUT | slices) == told
 
 
 def in_order(comm) -> list[str]:
@@ -51,4 +51,4 @@ def in_order(comm) -> list[str]:
 
 
 def test_an_operator_that_is_not_commutative_sees_the_ranks_in_order(ranks, n):
-    assert ranks(n, in_order, environment={"SHMCOLL_SLICE_BYTES": "8192"}) == [[]] * n
+    assert ranks(n, in_order, environment=switches.slices(8192)) == [[]] * n

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import shmcoll
-from tests.support import layouts
+from tests.support import layouts, switches
 
 #: each rank's digit behind those of the ranks before it; compiled before the ranks are forked
 APPEND = shmcoll.op(lambda a, b: a * 10 + b, commutative=False, dtypes=["int64"])
@@ -32,10 +32,10 @@ def digests(comm, seed: int, counts: tuple[int, ...]) -> list[str]:
 def test_the_bits_are_the_same_in_every_run_and_form_and_by_any_algorithm(ranks, n, seed):
     few = (1, 7, 1000, 4097)  # many slices of 512 bytes each already
     told = ranks(n, digests, seed, (*few, 60_000))
-    cut = ranks(n, digests, seed, few, environment={"SHMCOLL_FLAT_BYTES": "128", "SHMCOLL_SLICE_BYTES": "512"})
+    cut = ranks(n, digests, seed, few, environment=switches.CUT | switches.slices(512))
     assert cut == [whole[: len(cut[0])] for whole in told]
     assert len(cut[0]) == 9 * len(few)
-    assert ranks(n, digests, seed, (*few, 60_000), environment={"SHMCOLL_FLAT_BYTES": str(256 << 10)}) == told
+    assert ranks(n, digests, seed, (*few, 60_000), environment=switches.FLAT) == told
 
 
 def in_order(comm) -> list[str]:

@@ -5,7 +5,7 @@ import hashlib
 import numpy as np
 
 import shmcoll
-from tests.support import layouts
+from tests.support import layouts, switches
 from tests.support.operators import compiled_for
 
 #: each rank's digit behind those of the ranks before it
@@ -30,7 +30,7 @@ def digests(comm, seed: int) -> list[str]:
 
 def test_the_bits_are_the_same_in_every_run_and_by_either_algorithm(ranks, n, seed):
     told = ranks(n, digests, seed)
-    assert ranks(n, digests, seed, environment={"SHMCOLL_FLAT_BYTES": "128", "SHMCOLL_SLICE_BYTES": "8192"}) == told
+    assert ranks(n, digests, seed, environment=switches.CUT | switches.slices(8192)) == told
 
 
 def test_exscan_of_a_rank_is_scan_of_the_one_before(ranks, n, seed):

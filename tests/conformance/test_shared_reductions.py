@@ -9,19 +9,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from shmcoll.engine import context as c
-from shmcoll.engine import layout
-from shmcoll.engine.layout import WORD
+from tests.support import switches
 
 LENGTHS = (30_240, 200_160)  # elements: one round of cells, and several
 KINDS = ((np.float32, "sum"), (np.float64, "avg"), (ml_dtypes.bfloat16, "sum"), (np.int32, "max"), (np.bool_, "lxor"))
-
-
-def is_read_in_place(comm: Any) -> bool:
-    """Whether this rank has exposed its array in its last call."""
-    sequence = int(comm._dispatcher.words[c.SEQUENCE // WORD])
-    group = comm._dispatcher.group
-    return group.arena.load(group.mailbox(comm.rank) + (sequence & 1) * layout.HEADER_BYTES + layout.HEADER_EXPOSED) > 0
 
 
 def compare(comm: Any) -> bool:
@@ -39,7 +30,7 @@ def compare_one(comm: Any, length: int, dtype: Any, op: str) -> None:
     in_place, part = comm.full(length, values), length // n
 
     def same(result: Any, wanted: Any) -> None:
-        assert is_read_in_place(comm)
+        assert switches.exposed(comm) > 0
         assert result.tobytes() == wanted.tobytes(), (op, dtype, length)
         assert x.tobytes() == values.tobytes(), "x has changed"
 
@@ -49,7 +40,7 @@ def compare_one(comm: Any, length: int, dtype: Any, op: str) -> None:
         got = comm.reduce(x, root, op, out=result)
         same(got if me == root else out, wanted if me == root else out)
     comm.reduce(in_place, root, op, out=in_place if me == root else None)
-    assert is_read_in_place(comm)
+    assert switches.exposed(comm) > 0
     assert in_place.tobytes() == (wanted if me == root else values).tobytes()
     wanted = comm.reduce_scatter(private[: n * part], op)
     same(comm.reduce_scatter(x[: n * part], op, out=out[:part]), wanted)

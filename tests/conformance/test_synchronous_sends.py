@@ -12,6 +12,7 @@ import pytest
 
 import shmcoll
 from shmcoll.errors import CollectiveTimeout, RankFailed
+from tests.support import switches
 from tests.support.patience import PATIENCE
 from tests.support.waiting import until
 
@@ -46,7 +47,7 @@ WAYS = ("recv", "posted", "any", "into out", "mprobe", "improbe", "batch", "send
 def test_it_returns_when_the_receive_has_begun(ranks, board, monkeypatch, later, fast):
     """Rank 1 first receives another message with another tag, looks at this one, and counts; then it receives."""
     if not fast:
-        monkeypatch.setattr("shmcoll.engine.native.entry.FAST", False)
+        switches.use_entry(monkeypatch, fast=False)
     sizes = (1, 300, LONG)
 
     def work(comm) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from shmcoll.engine import layout
+from tests.support import switches
 from tests.support.threaded import CALLS, WAITS, X, in_thread, take_all
 from tests.support.waiting import comes_true, until
 
@@ -129,7 +130,7 @@ def test_a_receive_that_has_begun_comes_before_those_that_are_posted_later(ranks
         found = in_thread(lambda: int(comm.recv(source=1)[0][0]))
         until_asleep(comm)
         posted = comm.recv(source=1, async_op=True)
-        until(lambda: len(comm._dispatcher.posted._posted) == 2)
+        until(lambda: switches.posted(comm) == 2)
         board[0] = 1
         return [found(), int(posted.wait()[0][0])]
 
@@ -147,7 +148,7 @@ def test_close_waits_for_a_receive_that_has_given_way(ranks, board):
         found = in_thread(lambda: group.recv(source=1)[0].tolist())
         until_asleep(group)
         group.send(X, 1)
-        until(lambda: not group._dispatcher.posted.is_empty())
+        until(lambda: switches.posted(group))
         worker = group._dispatcher.worker
         ended = in_thread(lambda: (comes_true(lambda: worker._is_over), board.__setitem__(0, 1)))
         group.close()

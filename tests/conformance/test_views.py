@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from ml_dtypes import bfloat16
 
-from shmcoll.engine.memory.heap import held_by_all
 from shmcoll.errors import RankFailed
+from tests.support import switches
 
 
 def neighbours(comm) -> list:
@@ -49,14 +49,14 @@ def test_parts_of_shared_arrays(ranks):
 
 
 def lives_as_long_as_it_is_seen(comm) -> list[int]:
-    arena, told = comm._local_rank.arena, []
+    told = []
 
     def held() -> None:
         comm.barrier()
         gc.collect()
-        comm._local_rank.heap.give(comm._local_rank.heap.take(1, "a test"))  # looks at what can go
+        switches.give_back_memory(comm)  # looks at what can go
         comm.barrier()
-        told.append(held_by_all(arena) >> 20)
+        told.append(switches.held_by_ranks(comm) >> 20)
         comm.barrier()
 
     held()
@@ -86,17 +86,16 @@ def test_an_array_lives_as_long_as_anybody_sees_it(ranks):
 
 
 def held_by_the_dead(comm) -> list[int]:
-    arena = comm._local_rank.arena
     views = comm.views(comm.zeros(1 << 20, "uint8"))
     if comm.rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
     with pytest.raises(RankFailed):
         comm.barrier()
-    before = held_by_all(arena)
+    before = switches.held_by_ranks(comm)
     del views
     gc.collect()
-    comm._local_rank.heap.give(comm._local_rank.heap.take(1, "a test"))
-    return [before >> 20, held_by_all(arena) >> 20]
+    switches.give_back_memory(comm)
+    return [before >> 20, switches.held_by_ranks(comm) >> 20]
 
 
 def test_the_dead_hold_nothing(ranks):

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support import switches
 from tests.support.calls import SHORT
 
 X = np.ones((4, 6), np.float32)
@@ -608,7 +609,7 @@ def test_wrong_arguments_are_refused_and_the_group_goes_on(ranks, later):
 
 
 def test_the_other_entry_refuses_the_same(ranks, monkeypatch):
-    monkeypatch.setattr("shmcoll.engine.native.entry.FAST", False)
+    switches.use_entry(monkeypatch, fast=False)
     assert ranks(2, refuse_all, False) == [[], []]
 
 

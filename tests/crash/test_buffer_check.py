@@ -10,6 +10,7 @@ import pytest
 
 import shmcoll
 from shmcoll.calls import buffer_check
+from tests.support import switches
 from tests.support.wrong_arguments import Sub
 
 N = 1000
@@ -19,7 +20,7 @@ ON = {"SHMCOLL_CHECK": "1"}
 def held(comm: Any) -> threading.Event:
     """Keep the worker busy until the event is set: what is submitted meanwhile is pending for sure."""
     released = threading.Event()
-    comm._dispatcher.worker.submit(released.wait)
+    switches.keep_worker_busy(comm, released.wait)
     return released
 
 

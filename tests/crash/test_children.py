@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import shmcoll
-from shmcoll.engine.memory.heap import held_by_all
+from tests.support import switches
 from tests.support.waiting import comes_true
 
 pytestmark = pytest.mark.slow
@@ -127,7 +127,7 @@ def test_what_a_child_writes_into_shared_arrays_is_its_own(ranks: Any, tmp_path:
     def write(comm: Any) -> None:
         shared = comm.full(1000, comm.rank)
         comm.barrier()
-        held = held_by_all(comm._local_rank.arena)
+        held = switches.held_by_ranks(comm)
 
         def disturb() -> str:
             path = tmp_path / f"file{comm.rank}"
@@ -141,7 +141,7 @@ def test_what_a_child_writes_into_shared_arrays_is_its_own(ranks: Any, tmp_path:
 
         assert in_a_child(disturb) == "100 files"
         assert (shared == comm.rank).all()
-        assert held_by_all(comm._local_rank.arena) == held
+        assert switches.held_by_ranks(comm) == held
         comm.barrier()
 
     ranks(2, write)

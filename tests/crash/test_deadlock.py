@@ -15,23 +15,22 @@ import numpy as np
 import pytest
 
 import shmcoll
-from shmcoll.engine import context as c
 from shmcoll.engine import layout
 from shmcoll.engine.layout import WORD
-from shmcoll.engine.protocol.wait import DEADLOCK_SLICES
 from shmcoll.errors import CollectiveTimeout, Deadlock, RankFailed
+from tests.support import switches
 from tests.support.ranks import mailbox
 from tests.support.waiting import until
 
 SLICE = 2_000_000  # ns
-LOOKS = DEADLOCK_SLICES * SLICE / 1e9  # seconds after which a wait looks
+LOOKS = switches.until_looks(SLICE)
 
 X = np.arange(3)
 
 
 def quick(comm: Any) -> Any:
     """Shorten the time slices of a communicator."""
-    comm._dispatcher.words[c.SLEEP // WORD] = SLICE
+    switches.set_slice(comm, SLICE)
     return comm
 
 
@@ -244,12 +243,12 @@ def test_messages_in_the_last_moment(ranks, seed):
     rounds = 40
 
     def run(comm) -> int:
-        comm._dispatcher.words[c.SLEEP // WORD] = 100_000
+        switches.set_slice(comm, 100_000)
         chance, got = random.Random(seed + comm.rank), 0
         for _ in range(rounds):
             for sender in (0, 1):
                 if comm.rank == sender:
-                    time.sleep(chance.uniform(0.8, 1.6) * DEADLOCK_SLICES * 1e-4)
+                    time.sleep(chance.uniform(0.8, 1.6) * switches.until_looks(100_000))
                     comm.send(X, 1 - sender)
                 else:
                     got += int(comm.recv(source=sender)[0][1])

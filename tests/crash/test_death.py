@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from shmcoll.errors import RankFailed
+from tests.support import switches
 from tests.support.calls import LONG, SHORT, all_reduce, barrier
 from tests.support.ranks import published
 from tests.support.waiting import until
@@ -140,11 +141,7 @@ def again_and_again(comm, operation: str) -> str:
 
 def kill_at_random(ranks, random_: random.Random, n: int, operation: str) -> None:
     victim = random_.randrange(n)
-    environment = {
-        "SHMCOLL_SLICE_BYTES": random_.choice(["4096", "131072"]),
-        "SHMCOLL_DIRECT_BYTES": "1000000000",
-        "SHMCOLL_EXCHANGE_BYTES": "1000000000",  # so that they go in rounds; see test_exposed_arrays.py
-    }
+    environment = switches.IN_ROUNDS | switches.slices(random_.choice([4096, 131072]))  # else test_exposed_arrays.py
     job = ranks.start(n, again_and_again, operation, environment=environment, tell=random_.random() < 0.5)
     watched = job.progress if operation in LONG else job.sequence
     steps = random_.randrange(1, 40)

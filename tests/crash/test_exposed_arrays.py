@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from shmcoll.errors import CollectiveTimeout, RankFailed
+from tests.support import switches
 
 LENGTH = 4 << 20  # bytes
-ONE_COPY = {"SHMCOLL_DIRECT_BYTES": "1", "SHMCOLL_EXCHANGE_BYTES": "1"}
+ONE_COPY = switches.IN_PLACE
 
 
 @pytest.mark.parametrize("lost", ["protected", "unmapped"])

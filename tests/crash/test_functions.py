@@ -5,8 +5,8 @@ import pytest
 
 import shmcoll
 from shmcoll.diagnostics.call_site import short_path
-from shmcoll.engine.kernels.dtypes import BY_NAME
 from shmcoll.errors import RankFailed
+from tests.support.dtypes import BY_NAME
 from tests.support.operators import compiled_for
 
 pytestmark = pytest.mark.slow

@@ -9,10 +9,9 @@ import time
 import numpy as np
 import pytest
 
-from shmcoll.engine import layout
-from shmcoll.engine.memory import records
 from shmcoll.engine.protocol import wait
 from shmcoll.errors import RankFailed
+from tests.support import switches
 from tests.support.patience import PATIENCE
 from tests.support.waiting import comes_true, until, until_asleep
 
@@ -140,7 +139,7 @@ def look_while_one_leaves(comm, board) -> int:
     """Rank 2 ends properly while rank 0 looks whether its process has."""
     comm.barrier()
     if comm.rank == 0:
-        pid = records.read(comm._local_rank.arena, 2, layout.BY_RANK).pid
+        pid = switches.pid_of(comm, 2)
         pidfd = os.pidfd_open(pid)
 
         def look(_ctx: int, peer: int) -> int:
@@ -162,7 +161,7 @@ def look_while_one_leaves(comm, board) -> int:
 
 def test_who_ends_properly_has_not_failed(ranks, board):
     outcomes = ranks.outcomes(
-        3, look_while_one_leaves, board, tell=True, environment={"SHMCOLL_FAULTS": "0:stop@1000000"}
+        3, look_while_one_leaves, board, tell=True, environment=switches.fault(0, "stop", 1000000)
     )
     assert outcomes[0].value == 5, outcomes[0].traceback
 
@@ -175,9 +174,8 @@ def wait_for_who_has_left(comm) -> str:
         os.kill(os.getpid(), signal.SIGKILL)
     if comm.rank == 2:
         return ""
-    arena = comm._local_rank.arena
-    until(lambda: records.read(arena, 0, layout.BY_LAUNCHER).state == records.FAILED)
-    until(lambda: records.how_ended(arena, 2))
+    until(lambda: switches.is_recorded_by_launcher(comm, 0))
+    until(lambda: switches.has_left(comm, 2))
     with pytest.raises(RankFailed) as error:
         group.recv(source=2)
     return str(error.value)

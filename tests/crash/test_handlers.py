@@ -11,10 +11,10 @@ import pytest
 
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import WORD
-from shmcoll.engine.native import entry
 from shmcoll.errors import CallNotAllowed, CollectiveTimeout, RankFailed
+from tests.support import switches
 from tests.support.sleepers import signal_when_asleep
-from tests.support.waiting import comes_true, until, until_asleep
+from tests.support.waiting import until, until_asleep, until_ended
 
 pytestmark = pytest.mark.slow
 
@@ -186,7 +186,7 @@ def test_a_call_between_two_phases_is_refused(ranks, name):
 
 @pytest.mark.parametrize("name", PHASED)
 def test_the_same_of_the_plain_entry(ranks, monkeypatch, name):
-    monkeypatch.setattr(entry, "FAST", False)
+    switches.use_entry(monkeypatch, fast=False)
     none, some = ranks(2, between_phases, name, ("barrier", "recv", "send", "all_gather_v"))
     assert (none, some >= 3) == (0, True)
 
@@ -281,7 +281,7 @@ BETWEEN = [
 
 @pytest.mark.parametrize(("call", "way"), BETWEEN)
 def test_a_handlers_call_runs_between_two_calls(ranks, monkeypatch, call, way):
-    monkeypatch.setattr(entry, "FAST", way == "fast")
+    switches.use_entry(monkeypatch, fast=way == "fast")
     assert ranks(1, alone, call)[0] > 0
 
 
@@ -426,7 +426,7 @@ def refused_in_a_queued_call(comm) -> str:
     """The exception that a handler lets out of a nested call ends the group, also of a call that goes the long way."""
     if comm.rank == 0:
         comm.recv(source=1, tag=3)
-        until(comm._dispatcher.group.has_ended)
+        until_ended(comm)
         with pytest.raises(RankFailed) as told:
             comm.barrier()
         return str(told.value)
@@ -481,7 +481,7 @@ def beside_a_busy_thread(comm) -> float:
     import ctypes
 
     if comm.rank == 0:
-        comes_true(lambda: comm._local_rank.arena.load(comm._local_rank.arena.world), 30)  # until the group ends
+        until_ended(comm)
         return 0.0
     usleep, over = ctypes.PyDLL(None).usleep, threading.Event()
 

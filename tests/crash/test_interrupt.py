@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from shmcoll.errors import RankFailed
+from tests.support import switches
 from tests.support.calls import SHORT, all_reduce
 from tests.support.waiting import until
 
@@ -27,7 +28,7 @@ def interrupted(comm, board, operation: str) -> tuple[str, str]:
 @pytest.mark.parametrize("fast", [True, False], ids=["fast", "plain"])
 def test_ctrl_c_ends_the_wait_and_the_group(ranks, board, monkeypatch, operation, fast):
     if not fast:
-        monkeypatch.setattr("shmcoll.engine.native.entry.FAST", False)
+        switches.use_entry(monkeypatch, fast=False)
     job = ranks.start(3, interrupted, board, operation)
     job.until(lambda: job.parked(1), "rank 1 waits")
     os.kill(job.pids[1], signal.SIGINT)

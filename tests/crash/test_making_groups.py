@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from shmcoll.communicator import communicator, graph, grid, objects
-from shmcoll.engine.memory.heap import held_by_all
 from shmcoll.errors import RankFailed
 from shmcoll.runtime import group_directory, group_registry, group_search, shrink
+from tests.support import switches
 from tests.support.instants import interrupted_where_signals_are_handled
 
 FILES = {
@@ -77,9 +77,9 @@ def interrupt_often(comm, call: str, victim: int, draw: random.Random | None) ->
 
     def held() -> int:
         for _ in range(2):  # what an interrupt has kept from being given back
-            comm._local_rank.groups.sweep()
+            switches.give_back_memory(comm)
             comm.barrier()
-        return held_by_all(comm._local_rank.arena)
+        return switches.held_by_ranks(comm)
 
     instants: Sequence[int] = range(1, instants_of(comm, CALLS[call]) + 1)
     before = held()

@@ -12,7 +12,8 @@ import pytest
 import shmcoll
 from shmcoll.engine import layout
 from shmcoll.errors import CollectiveTimeout, RankFailed
-from tests.support.waiting import comes_true, until
+from tests.support import switches
+from tests.support.waiting import until, until_ended
 
 X = np.ones(3)
 
@@ -91,7 +92,7 @@ def refuse(comm) -> list[tuple[str, str]]:
 @pytest.mark.parametrize("fast", [True, False], ids=["fast", "plain"])
 def test_wrong_arguments_are_refused(ranks, monkeypatch, fast):
     if not fast:
-        monkeypatch.setattr("shmcoll.engine.native.entry.FAST", False)
+        switches.use_entry(monkeypatch, fast=False)
     for name, text in ranks(2, refuse)[1]:
         assert WRONG[name][2] in text
 
@@ -213,7 +214,7 @@ def nobody_sends(comm, wait: str) -> tuple[float, str, str]:
             comm.recv()
         again = str(error.value)
     else:
-        comes_true(comm._dispatcher.group.has_ended)
+        until_ended(comm)
     return time.monotonic() - begin, told, again
 
 

@@ -16,10 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shmcoll.engine import context as c
-from shmcoll.engine.layout import WORD
-from shmcoll.engine.protocol.peer_memory import NO, YES
 from shmcoll.errors import RankFailed
+from tests.support import switches
 
 PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS, SECCOMP_MODE_FILTER = 22, 38, 2
 ALLOW, REFUSE = 0x7FFF0000, 0x00050000 | errno.EPERM
@@ -27,7 +25,7 @@ LOAD, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06
 CLONE_NEWUSER = 0x10000000
 READV = {"x86_64": 310, "aarch64": 270}[platform.machine()]
 
-SMALL = {"SHMCOLL_DIRECT_BYTES": "1", "SHMCOLL_EXCHANGE_BYTES": "1"}  # so that messages are copied from private memory
+SMALL = switches.IN_PLACE  # so that messages are copied from private memory
 LENGTH = 200_000
 LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -62,7 +60,7 @@ def has_namespaces() -> bool:
     return shutil.which("unshare") is not None and subprocess.run(["unshare", "--user", "true"]).returncode == 0
 
 
-def use_every_way(comm: Any) -> int:
+def use_every_way(comm: Any) -> bool | None:
     """Move long private arrays by collectives and messages; return what is known of reading."""
     n, me = comm.size, comm.rank
     for turn in range(4):
@@ -72,7 +70,7 @@ def use_every_way(comm: Any) -> int:
         x = np.arange(LENGTH) + me + turn
         received = comm.sendrecv(x, (me + 1) % n, np.empty_like(x), (me - 1) % n)[0]
         assert np.array_equal(received, np.arange(LENGTH) + (me - 1) % n + turn)
-    return int(comm._dispatcher.words[c.READABLE // WORD])
+    return switches.can_read_others(comm)
 
 
 @pytest.mark.parametrize("refuse", [refuse_reads, enter_namespace])
@@ -87,14 +85,14 @@ def test_reads_that_are_refused_from_the_start(ranks: Any, refuse: Any) -> None:
         comm.barrier()
         return use_every_way(comm)
 
-    assert ranks(2, work, environment=SMALL) == [NO] * 2
+    assert ranks(2, work, environment=SMALL) == [False] * 2
 
 
 def test_reads_that_are_refused_later(ranks: Any) -> None:
     """A message goes through its ring then. A collective has no other way in its midst: all ranks get an error."""
 
     def work(comm: Any) -> str:
-        assert use_every_way(comm) == YES
+        assert use_every_way(comm) is True
         if comm.rank == 1:
             refuse_reads()
         comm.barrier()

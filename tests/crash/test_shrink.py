@@ -9,8 +9,8 @@ import time
 import numpy as np
 import pytest
 
-from shmcoll.engine import layout
 from shmcoll.errors import CollectiveTimeout, RankFailed
+from tests.support import switches
 from tests.support.waiting import until
 
 
@@ -126,8 +126,7 @@ def one_has_closed_it(comm, closer: int, board) -> list:
         group.close()
         until(lambda: board[:3].sum() == 2)  # it lives on
         return []
-    mailbox = group._dispatcher.group.mailbox(closer)
-    until(lambda: comm._local_rank.arena.load(mailbox + layout.CLOSED))
+    until(lambda: switches.has_closed(group, closer))
     try:
         left = group.shrink()
         return [left.ranks, int(left.all_reduce(np.array([comm.rank]))[0])]

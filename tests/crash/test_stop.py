@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from shmcoll.errors import CollectiveTimeout
+from tests.support import switches
 from tests.support.calls import LONG, SHORT
 from tests.support.waiting import until
 
@@ -111,12 +112,7 @@ def until_it_ends(comm, board, operation: str, victim: int) -> str:
         return str(error)
 
 
-#: long arrays go through cells, in many rounds: they are not read where they are
-IN_ROUNDS = {
-    "SHMCOLL_SLICE_BYTES": "4096",
-    "SHMCOLL_DIRECT_BYTES": "1000000000",
-    "SHMCOLL_EXCHANGE_BYTES": "1000000000",
-}
+IN_ROUNDS = switches.IN_ROUNDS | switches.slices(4096)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 from shmcoll.diagnostics.hang_report import inquest
 from shmcoll.diagnostics.rank_status import standings
 from shmcoll.errors import CollectiveTimeout
-from tests.support.waiting import comes_true, until
+from tests.support.waiting import comes_true, until, until_ended
 
 
 def sentence(job) -> str:
@@ -135,7 +135,7 @@ def test_a_posted_receive_keeps_no_rank(ranks, board):
 def wait_in_vain(comm) -> str:
     comm.timeout = 0.3
     if comm.rank:
-        comes_true(comm._dispatcher.group.has_ended)
+        until_ended(comm)
         return ""
     with pytest.raises(CollectiveTimeout) as error:
         comm.recv(source=1, tag=5)

@@ -15,13 +15,13 @@ from shmcoll.engine.messages.ring_buffers import ARRAY, PART_BYTES
 from shmcoll.engine.messages.send import BEGIN, BESIDE
 from shmcoll.engine.native import entering, entry
 from shmcoll.engine.native.tables import CALL_BITS, new_context
-from tests.support import layouts
+from tests.support import layouts, switches
 
 
 def both_ways(ranks, monkeypatch, function) -> list:
     """What one rank says by the fast entry and by the plain one, which must be the same."""
     fast = ranks(1, function)[0]
-    monkeypatch.setattr(entry, "FAST", False)
+    switches.use_entry(monkeypatch, fast=False)
     assert ranks(1, function)[0] == fast
     return fast
 
@@ -35,7 +35,7 @@ def test_the_two_forms_are_chosen_by_the_self_test(ranks, monkeypatch):
         return {type(comm._load(name)) is entry.PlainEntry for name in ("barrier", "all_reduce", "gather")}
 
     assert ranks(1, kinds) == [{False}]
-    monkeypatch.setattr(entry, "FAST", False)
+    switches.use_entry(monkeypatch, fast=False)
     assert ranks(1, kinds) == [{True}]
 
 
@@ -163,13 +163,13 @@ def test_what_a_rank_off_the_root_gives_to_a_scatter(ranks, monkeypatch):
 
     wanted = [[c.OK], [c.NEEDS_PYTHON] * 4 + [c.OK]]
     assert ranks(2, statuses) == wanted
-    monkeypatch.setattr(entry, "FAST", False)
+    switches.use_entry(monkeypatch, fast=False)
     assert ranks(2, statuses) == wanted
 
 
 @pytest.mark.parametrize("fast", [True, False])
 def test_who_may_enter(ranks, monkeypatch, fast):
-    monkeypatch.setattr(entry, "FAST", fast)
+    switches.use_entry(monkeypatch, fast=fast)
 
     def turns(comm) -> list[int]:
         words, me = comm._dispatcher.words, threading.get_ident()
@@ -189,7 +189,7 @@ def test_who_may_enter(ranks, monkeypatch, fast):
 
 @pytest.mark.parametrize("fast", [True, False])
 def test_which_collectives_are_not_alone(ranks, monkeypatch, fast):
-    monkeypatch.setattr(entry, "FAST", fast)
+    switches.use_entry(monkeypatch, fast=fast)
 
     def calls(comm) -> dict[str, tuple[int, int, int]]:
         words, me, other = comm._dispatcher.words, threading.get_ident(), threading.get_ident() + 4096
@@ -241,7 +241,7 @@ def test_which_collectives_are_not_alone(ranks, monkeypatch, fast):
 @pytest.mark.parametrize("fast", [True, False])
 def test_which_messages_wait_for_their_turn_behind_posted_receives(ranks, monkeypatch, fast):
     """A receive, and a send that may have to wait for its receiver. Whoever has the turn makes both."""
-    monkeypatch.setattr(entry, "FAST", fast)
+    switches.use_entry(monkeypatch, fast=fast)
 
     def calls(comm) -> dict[int, list[int]]:
         words, send, recv = comm._dispatcher.words, comm._load("send"), comm._load("recv")

@@ -12,8 +12,7 @@ import pytest
 from shmcoll import calls
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import LARGEST_COUNT, WORD
-from shmcoll.engine.native import entry
-from tests.support import layouts
+from tests.support import layouts, switches
 
 ROWS = ("send_counts", "send_displs", "recv_counts", "recv_displs", "recv_room")
 
@@ -277,7 +276,7 @@ def test_what_others_than_the_root_give(ranks):
 
 
 def test_the_other_entry_reads_no_counts(ranks, monkeypatch):
-    monkeypatch.setattr(entry, "FAST", False)
+    switches.use_entry(monkeypatch, fast=False)
 
     def statuses(comm) -> list[int]:
         return [by_native(comm, operation, arguments_of(comm, operation, "", None)) for operation in CALLS]

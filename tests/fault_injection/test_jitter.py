@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.support import switches
+
 pytestmark = pytest.mark.slow
 
 IN_TOTAL = int(os.environ.get("SHMCOLL_STRESS_OPERATIONS") or 10_000_000)
@@ -82,7 +84,7 @@ def disturb(own: random.Random, cores: list[int], drawn: float) -> None:
 
 @pytest.mark.parametrize("n", [2, 3])
 def test_delays_before_every_operation_on_shared_words(ranks: Any, seed: int, n: int) -> None:
-    environment = {"SHMCOLL_FAULTS": f"*:jitter@{seed}"}
+    environment = switches.fault("*", "jitter", seed)
     assert ranks(n, run_many, 1000, seed, False, environment=environment) == [1000] * n
 
 
@@ -94,7 +96,7 @@ def test_restless_ranks(ranks: Any, seed: int, n: int) -> None:
 @pytest.mark.stress
 def test_delays_at_length(ranks: Any, seed: int) -> None:
     for n in (2, 3, 4):
-        ranks(n, run_many, 5000, seed + n, False, environment={"SHMCOLL_FAULTS": f"*:jitter@{seed}"}, deadline=600.0)
+        ranks(n, run_many, 5000, seed + n, False, environment=switches.fault("*", "jitter", seed), deadline=600.0)
 
 
 @pytest.mark.stress

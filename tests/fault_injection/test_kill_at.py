@@ -12,6 +12,7 @@ import pytest
 
 from shmcoll.engine import atomics
 from shmcoll.errors import RankFailed
+from tests.support import switches
 from tests.support.calls import SHORT, barrier
 
 pytestmark = pytest.mark.slow
@@ -39,7 +40,7 @@ def call_until_it_fails(comm: Any, operation: str, victim: int) -> tuple[float, 
 
 def kill_at(ranks: Any, allowed: Any, n: int, operation: str, victim: int, k: int, tell: bool) -> list[float] | None:
     """After how many seconds the survivors knew; None when the victim has got through before its k-th operation."""
-    environment = {"SHMCOLL_FAULTS": f"{victim}:kill@{k}"}
+    environment = switches.fault(victim, "kill", k)
     outcomes = ranks.outcomes(n, call_until_it_fails, operation, victim, environment=environment, tell=tell)
     if outcomes[victim].status == 0:
         assert [(o.status, o.value) for o in outcomes] == [(0, None)] * n, [o.traceback for o in outcomes]
@@ -61,7 +62,7 @@ def kill_at(ranks: Any, allowed: Any, n: int, operation: str, victim: int, k: in
 
 def operations(ranks: Any, n: int, operation: str, victim: int) -> int:
     """About how many operations the victim makes: it varies with whom it waits for."""
-    counts = ranks(n, count_operations, operation, environment={"SHMCOLL_FAULTS": f"{victim}:stop@{1 << 40}"})
+    counts = ranks(n, count_operations, operation, environment=switches.fault(victim, "stop", 1 << 40))
     return counts[victim]
 
 
@@ -102,4 +103,4 @@ def test_killed_at_every_operation(ranks: Any, allowed: Any, seed: int, n: int, 
 def test_a_misspelt_fault_is_refused(ranks: Any) -> None:
     text = "SHMCOLL_FAULTS='0:die@3': '0:die@3' is not a fault; give RANK:kill@K"
     with pytest.raises(ValueError, match=re.escape(text)):
-        ranks.outcomes(1, count_operations, "barrier", environment={"SHMCOLL_FAULTS": "0:die@3"})
+        ranks.outcomes(1, count_operations, "barrier", environment=switches.fault(0, "die", 3))

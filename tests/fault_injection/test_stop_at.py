@@ -16,6 +16,7 @@ import pytest
 
 from shmcoll.engine import atomics
 from shmcoll.errors import CollectiveTimeout
+from tests.support import switches
 from tests.support.calls import SHORT, barrier
 from tests.support.ranks import Job
 
@@ -51,7 +52,7 @@ def is_stopped(pid: int) -> bool:
 def stop_at(ranks: Any, board: np.ndarray, n: int, operation: str, victim: int, k: int, limit: float) -> Job | None:
     """The job, as soon as its victim is stopped; None when it has got through before its k-th operation."""
     board[:n] = 0
-    environment = {"SHMCOLL_FAULTS": f"{victim}:stop@{k}"}
+    environment = switches.fault(victim, "stop", k)
     job: Job = ranks.start(n, call_until_the_limit, board, operation, victim, limit, environment=environment)
     job.until(lambda: is_stopped(job.pids[victim]) or board[victim], f"rank {victim} stops at {k}")
     if not board[victim]:
@@ -62,7 +63,7 @@ def stop_at(ranks: Any, board: np.ndarray, n: int, operation: str, victim: int, 
 
 def operations(ranks: Any, board: np.ndarray, n: int, operation: str, victim: int) -> int:
     """About how many operations the victim makes: it varies with whom it waits for."""
-    environment = {"SHMCOLL_FAULTS": f"{victim}:stop@{NEVER}"}
+    environment = switches.fault(victim, "stop", NEVER)
     return int(ranks(n, call_until_the_limit, board, operation, victim, 20.0, environment=environment)[victim])
 
 

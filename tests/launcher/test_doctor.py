@@ -11,6 +11,7 @@ from shmrun.commands import doctor, installation, machine
 from shmrun.commands.findings import Level
 
 from shmcoll.startup.warm import ALL
+from tests.support import switches
 
 pytestmark = pytest.mark.slow
 
@@ -111,10 +112,9 @@ def test_versions(monkeypatch):
 
 
 def test_the_native_entry(monkeypatch):
-    from shmcoll.engine.native import entry
 
     for fast, level in ((True, Level.OK), (False, Level.WARNING)):
-        monkeypatch.setattr(entry, "FAST", fast)
+        switches.use_entry(monkeypatch, fast=fast)
         assert levels(installation.native_entry) == [level]
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from shmcoll.errors import RankFailed
 from shmcoll.runtime.work import Work
+from tests.support import switches
 from tests.support.calls import LONG, SHORT
 from tests.support.waiting import until
 
@@ -179,7 +180,7 @@ def in_threads(comm, names: list[str], rounds: int) -> list[str]:
 @pytest.mark.parametrize("fast", [True, False], ids=["fast", "plain"])
 def test_threads_of_one_rank_call_at_once(ranks, monkeypatch, fast):
     if not fast:
-        monkeypatch.setattr("shmcoll.engine.native.entry.FAST", False)
+        switches.use_entry(monkeypatch, fast=False)
     assert ranks(2, in_threads, [*SHORT], 30, timeout=20.0) == [[]] * 2
     assert ranks(2, in_threads, [*LONG], 3, timeout=20.0) == [[]] * 2
 

@@ -13,9 +13,9 @@ from shmcoll.engine import context as c
 from shmcoll.engine import layout
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory.arena import mib, usual_window
-from shmcoll.engine.memory.heap import held_by_all
 from shmcoll.engine.system.cores import usable_cores
 from shmcoll.errors import ArenaError, CallNotAllowed, CollectiveMismatch, CollectiveTimeout, RankFailed
+from tests.support import switches
 from tests.support.sleepers import signal_when_asleep
 from tests.support.waiting import until
 
@@ -163,7 +163,7 @@ def test_a_thousand_groups_leave_memory_flat(ranks):
             group.close()
             if i in (200, 999):
                 comm.barrier()
-                held.append(held_by_all(comm._local_rank.arena))
+                held.append(switches.held_by_ranks(comm))
                 private.append(private_memory())
                 descriptors.append(sum(1 for _ in Path("/proc/self/fd").iterdir()))
         return [values[1] - values[0] for values in (held, private, descriptors)]

@@ -12,12 +12,12 @@ import pytest
 from shmcoll.calls import arguments, buffer_check, pickling
 from shmcoll.communicator import native_call, shared_arrays
 from shmcoll.engine.compiler import intrinsics, user_operators
-from shmcoll.engine.kernels.dtypes import BY_NAME
 from shmcoll.engine.memory import thresholds
 from shmcoll.errors import OperatorFailed
 from shmcoll.runner import answers, outgoing, protocol
 from shmcoll.runner.pickling import Sending
 from tests.support import sparks
+from tests.support.dtypes import BY_NAME
 
 
 class OfAllKinds(TimeoutError, TypeError, RuntimeError, ValueError):

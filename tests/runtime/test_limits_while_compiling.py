@@ -11,7 +11,7 @@ import pytest
 import shmcoll
 from shmcoll.engine import layout
 from shmcoll.engine.memory import records
-from tests.support.waiting import until
+from tests.support.waiting import until, until_ended
 
 LIMIT = 0.75  # seconds, in which a rank gets a core on a busy machine
 
@@ -105,7 +105,7 @@ def test_a_word_that_is_too_old_is_not_believed(ranks):
         if comm.rank == 1:
             where = layout.record_offset(2, 1, layout.BY_RANK) + layout.RECORD_COMPILING
             comm._dispatcher.group.arena.store(where, time.monotonic_ns() - layout.LONGEST_COMPILATION - 1)
-            until(comm._dispatcher.group.has_ended)
+            until_ended(comm)
             return ""
         with pytest.raises(shmcoll.CollectiveTimeout):
             comm.barrier()
@@ -145,7 +145,7 @@ def test_a_dead_rank_does_not_compile(ranks):
         records.write(arena, 2, layout.BY_LAUNCHER, records.FAILED, records.KILLED, 9)
         group.timeout = LIMIT
         if comm.rank:
-            until(group._dispatcher.group.has_ended)
+            until_ended(group)
             return ""
         with pytest.raises(shmcoll.CollectiveTimeout):
             group.barrier()

@@ -11,6 +11,7 @@ from shmcoll.engine import layout
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.messages.recv import MARK
 from shmcoll.engine.messages.ring_buffers import PART_BYTES
+from tests.support import switches
 from tests.support.waiting import until
 
 
@@ -56,7 +57,7 @@ def test_a_short_send_beside_receives_takes_its_turn_for_memory(ranks):
             comm.send(np.full(1 << 10, i), other, i)
         return number, sum(int(work.wait()[0][-1]) == i for i, work in enumerate(works))
 
-    assert ranks(2, exchange, environment={"SHMCOLL_HEAP": "2M"}) == [(2000, 2000)] * 2
+    assert ranks(2, exchange, environment=switches.heap("2M")) == [(2000, 2000)] * 2
 
 
 def test_while_a_thread_attends_the_context_names_the_first_receive(ranks, board):

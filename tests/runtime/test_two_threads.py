@@ -17,6 +17,7 @@ from shmcoll.engine import context as c
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.native.tables import CALL_BITS
 from shmcoll.errors import CallNotAllowed
+from tests.support import switches
 from tests.support.launched import shmrun  # noqa: F401 - a fixture
 from tests.support.patience import PATIENCE
 from tests.support.waiting import until
@@ -172,7 +173,7 @@ def prepared(comm: Any, calls: dict[str, Callable[[Any], Any]]) -> tuple[Any, di
 def in_the_line(comm: Any, call: Callable[[Any], Any], holder: Callable[[Any], Any], control: Any) -> CallNotAllowed:
     """Do the same as `Held`, where the first thread waits for its turn behind an asynchronous call."""
     go_on = threading.Event()
-    work = comm._dispatcher.worker.submit(go_on.wait)
+    work = switches.keep_worker_busy(comm, go_on.wait)
     try:
         with Held(comm, control, holder):
             told = refusal(comm, call)

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from shmcoll.engine.kernels.dtypes import BY_NAME, DTYPES, DType
 from tests.support import layouts, models
+from tests.support.dtypes import BY_NAME, DTYPES, DType
 from tests.support.suite import Case
 
 SHAPES = ((), (0,), (1,), (3,), (12,), (13,), (2, 0, 4), (5, 7), (3, 11, 5), (4097,))

@@ -4,9 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from shmcoll.engine.compiler.compile import all_kernels
-from shmcoll.engine.kernels.dtypes import BY_NAME, DType
 from tests.support import layouts, models
+from tests.support.dtypes import BY_NAME, DType, all_kernels
 from tests.support.suite import Case, in_turn
 
 SHAPES = (

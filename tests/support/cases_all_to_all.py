@@ -5,8 +5,8 @@ from itertools import product
 
 import numpy as np
 
-from shmcoll.engine.kernels.dtypes import BY_NAME, DTYPES, DType
 from tests.support import layouts, models
+from tests.support.dtypes import BY_NAME, DTYPES, DType
 from tests.support.suite import Case
 
 AXES = [(ndim, split, concat) for ndim in (1, 2, 3, 4) for split, concat in product(range(ndim), repeat=2)]

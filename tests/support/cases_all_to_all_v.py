@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shmcoll.engine.kernels.dtypes import DTYPES, DType
 from tests.support import layouts, models
+from tests.support.dtypes import DTYPES, DType
 from tests.support.suite import Case
 
 

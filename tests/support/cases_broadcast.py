@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from shmcoll.calls.arguments import as_memory
-from shmcoll.engine.kernels.dtypes import BY_NAME, DTYPES, DType
 from tests.support import layouts
+from tests.support.dtypes import BY_NAME, DTYPES, DType
 from tests.support.suite import Case
 
 SHAPES = ((), (0,), (1,), (6,), (13,), (2, 0, 4), (5, 7), (3, 11, 5), (4097,))

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shmcoll.engine.kernels.dtypes import DTYPES, DType
 from shmcoll.engine.layout import CELL_BYTES
 from tests.support import layouts, models
+from tests.support.dtypes import DTYPES, DType
 from tests.support.suite import Case
 
 #: kinds of lengths, and how often each is tried

@@ -5,8 +5,8 @@ from itertools import product
 
 import numpy as np
 
-from shmcoll.engine.kernels.dtypes import BY_NAME, DTYPES, DType
 from tests.support import layouts
+from tests.support.dtypes import BY_NAME, DTYPES, DType
 from tests.support.suite import Case
 
 Extents = list[list[int]]

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from shmcoll.engine.kernels.dtypes import BY_NAME, DTYPES, DType
 from tests.support import layouts, models
+from tests.support.dtypes import BY_NAME, DTYPES, DType
 from tests.support.suite import Case
 
 #: of one part

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from shmcoll.engine.kernels.dtypes import DTYPES, DType
 from shmcoll.engine.layout import CELL_BYTES
 from tests.support import layouts, models
+from tests.support.dtypes import DTYPES, DType
 from tests.support.suite import Case
 
 #: kinds of counts, and how often each is tried

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from shmcoll.engine.kernels.dtypes import BY_NAME
+from tests.support.dtypes import BY_NAME
 
 
 def compiled_for(*wanted: tuple[Any, *tuple[str, ...]]) -> Any:

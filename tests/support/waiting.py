@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from shmcoll.engine import layout
+from tests.support import switches
 from tests.support.patience import PATIENCE
 
 
@@ -38,6 +38,10 @@ def _poll(condition: Callable[[], Any], seconds: float, pause: float) -> Any:
 
 def until_asleep(comm: Any, *ranks: int) -> None:
     """Wait until these ranks of a communicator, or else this rank, sleep because they wait for others in it."""
-    group = comm._dispatcher.group
-    places = [group.mailbox(rank) + layout.PARKED for rank in ranks or (comm.rank,)]
-    until(lambda: all(group.arena.load(place) for place in places), f"ranks {ranks} do not sleep")
+    waiting = ranks or (comm.rank,)
+    until(lambda: all(switches.is_asleep(comm, rank) for rank in waiting), f"ranks {waiting} do not sleep")
+
+
+def until_ended(comm: Any) -> None:
+    """Wait until the group has ended by a failure."""
+    until(lambda: switches.has_ended(comm), "the group has not ended")

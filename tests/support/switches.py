@@ -1,0 +1,154 @@
+"""The switches of tests: force a way, lower a limit, inject a fault, and look at what no public call returns.
+
+Tests of behaviour use the public interface. What they need from inside has a name here, and only this file knows where
+it is. Environments are for `ranks(..., environment=...)`; functions with a communicator are called in its rank.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from shmcoll.engine import context, layout
+from shmcoll.engine.layout import WORD
+from shmcoll.engine.memory import records
+from shmcoll.engine.memory.heap import held_by_all
+from shmcoll.engine.native import entry
+from shmcoll.engine.protocol import peer_memory
+from shmcoll.engine.protocol.wait import DEADLOCK_SLICES
+from shmcoll.runtime import waiting
+
+# --- ways -------------------------------------------------------------------------------------------------------------
+
+#: private arrays of any length are read where they are
+IN_PLACE = {"SHMCOLL_DIRECT_BYTES": "1", "SHMCOLL_EXCHANGE_BYTES": "1"}
+#: shared arrays, too
+ALL_IN_PLACE = {**IN_PLACE, "SHMCOLL_SHARED_BYTES": "1"}
+#: no array is read where it is: long ones go through cells, in rounds
+IN_ROUNDS = {"SHMCOLL_DIRECT_BYTES": "1T", "SHMCOLL_EXCHANGE_BYTES": "1T"}
+#: reductions by all ranks at once, and around a ring
+FLAT = {"SHMCOLL_FLAT_BYTES": str(256 << 10)}
+CUT = {"SHMCOLL_FLAT_BYTES": "128"}
+RING = {**CUT, "SHMCOLL_RING_BYTES": "1"}
+
+
+def slices(size: int) -> dict[str, str]:
+    """Cells of so many bytes."""
+    return {"SHMCOLL_SLICE_BYTES": str(size)}
+
+
+def use_entry(monkeypatch: pytest.MonkeyPatch, *, fast: bool) -> None:
+    """Have calls go in through the fast entry, or through that of interpreters whose arrays have other fields."""
+    monkeypatch.setattr(entry, "FAST", fast)
+
+
+# --- limits -----------------------------------------------------------------------------------------------------------
+
+
+def heap(size: str) -> dict[str, str]:
+    """A heap of so much memory for each rank."""
+    return {"SHMCOLL_HEAP": size}
+
+
+def set_heap_patience(seconds: float, monkeypatch: pytest.MonkeyPatch | None = None) -> None:
+    """Let a send wait for memory for so many seconds. Without a monkeypatch: in a rank, to its end."""
+    (monkeypatch or pytest.MonkeyPatch()).setattr(waiting, "HEAP_PATIENCE", seconds)
+
+
+def set_slice(comm: Any, nanoseconds: int) -> None:
+    """Cut the waits of a communicator into slices of so many nanoseconds."""
+    comm._dispatcher.words[context.SLEEP // WORD] = nanoseconds
+
+
+def until_looks(nanoseconds: int) -> float:
+    """Return after how many seconds a wait of such slices looks for a deadlock."""
+    return DEADLOCK_SLICES * nanoseconds / 1e9
+
+
+# --- faults -----------------------------------------------------------------------------------------------------------
+
+
+def fault(rank: int | str, what: str, at: int) -> dict[str, str]:
+    """`what` (kill, stop) happens to a rank before its operation number `at`; jitter: `at` is the seed."""
+    return {"SHMCOLL_FAULTS": f"{rank}:{what}@{at}"}
+
+
+def refuse_reads(comm: Any) -> None:
+    """Have this rank look like a process of another pid namespace, which none can read."""
+    group = comm._dispatcher.group
+    group.arena.store(group.mailbox(comm.rank) + layout.WITNESS_VALUE, 4711)
+
+
+def keep_worker_busy(comm: Any, until: Callable[[], Any]) -> None:
+    """Have the worker call this before it begins what is submitted from now on."""
+    comm._dispatcher.worker.submit(until)
+
+
+# --- what no public call returns --------------------------------------------------------------------------------------
+
+
+def has_ended(comm: Any) -> bool:
+    """Return whether the group has ended by a failure."""
+    return bool(comm._dispatcher.group.has_ended())
+
+
+def is_asleep(comm: Any, rank: int) -> bool:
+    """Return whether a rank sleeps because it waits for others in this group."""
+    group = comm._dispatcher.group
+    return bool(group.arena.load(group.mailbox(rank) + layout.PARKED))
+
+
+def has_closed(comm: Any, rank: int) -> bool:
+    """Return whether a rank has closed this group."""
+    group = comm._dispatcher.group
+    return bool(group.arena.load(group.mailbox(rank) + layout.CLOSED))
+
+
+def posted(comm: Any) -> int:
+    """Return the number of receives that the worker serves."""
+    return len(comm._dispatcher.posted._posted)
+
+
+def exposed(comm: Any) -> int:
+    """Return where this rank exposed the array of its last call: as the word EXPOSED."""
+    sequence = int(comm._dispatcher.words[context.SEQUENCE // WORD])
+    group = comm._dispatcher.group
+    header = group.mailbox(comm.rank) + (sequence & 1) * layout.HEADER_BYTES
+    return int(group.arena.load(header + layout.HEADER_EXPOSED))
+
+
+def can_read_others(comm: Any) -> bool | None:
+    """Return whether the ranks can read each other's memory, None if that is not known yet."""
+    word = int(comm._dispatcher.words[context.READABLE // WORD])
+    return {peer_memory.YES: True, peer_memory.NO: False}.get(word)
+
+
+def held(comm: Any) -> int:
+    """Return how many bytes of its heap this rank holds."""
+    return int(comm._local_rank.arena.load(comm._local_rank.heap._held_word))
+
+
+def held_by_ranks(comm: Any) -> int:
+    """Return how many bytes of the heap all ranks hold."""
+    return int(held_by_all(comm._local_rank.arena))
+
+
+def give_back_memory(comm: Any) -> None:
+    """Give back what nobody uses any more, as a later call would."""
+    comm._local_rank.groups.sweep()
+    comm._local_rank.heap.give(comm._local_rank.heap.take(1, "a test"))
+
+
+def pid_of(comm: Any, rank: int) -> int:
+    """Return the pid that a rank has recorded."""
+    return records.read(comm._local_rank.arena, rank, layout.BY_RANK).pid
+
+
+def has_left(comm: Any, rank: int) -> bool:
+    """Return whether it is recorded how a rank has ended."""
+    return bool(records.how_ended(comm._local_rank.arena, rank))
+
+
+def is_recorded_by_launcher(comm: Any, rank: int) -> bool:
+    """Return whether the launcher has recorded that a rank has failed."""
+    return records.read(comm._local_rank.arena, rank, layout.BY_LAUNCHER).state == records.FAILED
