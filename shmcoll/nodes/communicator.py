@@ -145,7 +145,7 @@ class NodesCommunicator(NodesMessages):
         return entry
 
     def _again(self, operation: str, status: int, call: Callable[..., Any], *arguments: Any) -> Any:
-        return self._dispatcher.go_on(operation, status, call, arguments)
+        return self._dispatcher.perform(operation, status, call, arguments)
 
     def _parts(self, call: str, root: int = -1) -> Parts:
         if ("", -1) not in self._composite:

@@ -167,7 +167,7 @@ class NodesDispatcher(Calls):
             return unrouted
         return self.agreement.state.entry(name, self.words)
 
-    def go_on(self, operation: str, status: int, call: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
+    def perform(self, operation: str, status: int, call: Callable[..., Any], arguments: tuple[Any, ...]) -> Any:
         """Make a call that native code has not made, or report why it has failed."""
         if status == c.NOT_ALONE:
             raise self.failures.error(operation, status)

@@ -59,8 +59,8 @@ class Counted:
 
     def __init__(self, comm: Any) -> None:
         self.calls = 0
-        self._go_on, dispatcher = comm._dispatcher.go_on, comm._dispatcher
-        dispatcher.go_on = self
+        self._go_on, dispatcher = comm._dispatcher.perform, comm._dispatcher
+        dispatcher.perform = self
 
     def __call__(self, *arguments: Any) -> Any:
         self.calls += 1

@@ -8,7 +8,8 @@ count_rows.py        the opening in which the ranks contribute tables of counts
 fingerprint.py       what all ranks must have alike, in words
 node_calls.py        the routines of the node's group that long calls are made of
 long_moves.py        long calls that move bytes; leaders.py: short blocks between many ranks
-partials.py          what is reduced, in which type; reduce_long.py, reduce_scatter_long.py, scan_long.py, ordered_long.py
+partials.py          what is reduced, in which type
+reduce_long.py, reduce_scatter_long.py, scan_long.py, ordered_long.py    long reductions
 call.py              how a call begins
 reductions.py, rooted_calls.py, counted.py, collectives.py    the calls, and their entries
 memory.py, state.py  the memory of one group, and what Python calls

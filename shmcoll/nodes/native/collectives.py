@@ -35,7 +35,7 @@ from shmcoll.engine.native.arguments import FIXED, argument_word
 from shmcoll.engine.native.entering import goes_on, what_hinders
 from shmcoll.engine.native.entry import make_entry, phase_argument
 from shmcoll.engine.native.entry_counts import make_entry as make_entry_with_counts
-from shmcoll.engine.protocol.reduction import KERNEL_GIVEN
+from shmcoll.engine.protocol.reduction import ALL, KERNEL_GIVEN
 from shmcoll.nodes.native import layout as o
 from shmcoll.nodes.native.call import agreed, fits, most_for_one, opened, works_in_place
 from shmcoll.nodes.native.counted import all_gather_v, all_to_all_v, gather_v, scatter_v
@@ -64,25 +64,24 @@ def barrier(ctx):
 
 
 def all_gather(ctx):
-    state, x, out = peek(ctx + o.STATE), ctx + c.X, peek(ctx + c.OUT + c.DATA)
-    data, length = peek(x + c.DATA), peek(x + c.BYTES)
-    if not fits(state, length, o.MOST_GATHERED):
-        status = agreed(ctx)
-        return all_gather_long(state, data, length, out) if status == c.OK else status
-    status = opened(ctx, data, length)
-    if status == c.OK:
-        copy_rows(state, out, length)
-    return status
+    return gather_to(ctx, ALL, o.MOST_GATHERED)
 
 
 def gather(ctx):
-    state, x, out, root = peek(ctx + o.STATE), ctx + c.X, peek(ctx + c.OUT + c.DATA), peek(ctx + c.ARGUMENT)
-    data, length = peek(x + c.DATA), peek(x + c.BYTES)
-    if not fits(state, length, most_for_one(state)):
+    return gather_to(ctx, peek(ctx + c.ARGUMENT), most_for_one(peek(ctx + o.STATE)))
+
+
+def gather_to(ctx, root, most):
+    """Gather the arrays to the root, or to all ranks."""
+    state, data, out = peek(ctx + o.STATE), peek(ctx + c.X + c.DATA), peek(ctx + c.OUT + c.DATA)
+    length = peek(ctx + c.X + c.BYTES)
+    if not fits(state, length, most):
         status = agreed(ctx)
-        return gather_long(state, data, length, out, root) if status == c.OK else status
+        if status != c.OK:
+            return status
+        return all_gather_long(state, data, length, out) if root == ALL else gather_long(state, data, length, out, root)
     status = opened(ctx, data, length)
-    if status == c.OK and peek(ctx + c.RANK) == root:
+    if status == c.OK and (root == ALL or root == peek(ctx + c.RANK)):
         copy_rows(state, out, length)
     return status
 
