@@ -59,12 +59,12 @@ class Counted:
 
     def __init__(self, comm: Any) -> None:
         self.calls = 0
-        self._go_on, dispatcher = comm._dispatcher.perform, comm._dispatcher
+        self._perform, dispatcher = comm._dispatcher.perform, comm._dispatcher
         dispatcher.perform = self
 
     def __call__(self, *arguments: Any) -> Any:
         self.calls += 1
-        return self._go_on(*arguments)
+        return self._perform(*arguments)
 
 
 def same(found: Any, wanted: np.ndarray | None) -> None:
