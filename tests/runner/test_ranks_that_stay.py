@@ -252,6 +252,18 @@ def test_the_end_is_that_of_a_program(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1"]
 
 
+def test_sys_exit_is_the_end_of_a_program_too(tmp_path: Path) -> None:
+    def leave() -> None:
+        import atexit
+
+        atexit.register((tmp_path / "ended").touch)
+        sys.exit(3)
+
+    with shmcoll.ranks(1) as r, pytest.raises(shmcoll.RankFailed, match="exited with code 3, without a result"):
+        r.run(leave)
+    assert (tmp_path / "ended").exists()
+
+
 @pytest.mark.parametrize(
     ("error", "text", "arguments"),
     [
