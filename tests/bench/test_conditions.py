@@ -159,8 +159,7 @@ def test_a_neighbour_computes_for_its_share_and_sleeps():
         assert os.sched_getaffinity(pid) == {min(os.sched_getaffinity(0))}
         assert os.getsid(pid) == pid  # a session of its own
         began, used = time.monotonic(), neighbour.seconds_used(pid)
-        while neighbour.seconds_used(pid) - used < 0.05:
-            time.sleep(0.05)
+        until(lambda: neighbour.seconds_used(pid) - used >= 0.05, pause=0.05)
         took, used = time.monotonic() - began, neighbour.seconds_used(pid) - used
         assert used <= 0.3 * took + 0.02  # of each period of 10 ms at most 2 ms, and what a look at the clock takes
     assert has_ended(pid)

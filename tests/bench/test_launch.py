@@ -11,6 +11,7 @@ from shmbench.timing import launch
 from shmbench.timing.peers import PEERS, SCRIPTS, installed
 
 from shmcoll.engine.system.processes import process_start
+from tests.support.waiting import until
 
 HANGS = "import signal; signal.pause()"
 
@@ -30,17 +31,12 @@ def test_a_library_ends_with_the_comparison(tmp_path):
     """Even if that is killed: otherwise its ranks would disturb what is measured next."""
     written = tmp_path / "pid"
     with subprocess.Popen([sys.executable, "-c", HANGING, str(written)]) as comparison:
-        while not (written.exists() and written.read_text().endswith("\n")):
-            assert comparison.poll() is None
-            time.sleep(0.01)
+        until(lambda: (written.exists() and written.read_text().endswith("\n")) or comparison.poll() is not None)
         pid = int(written.read_text())
         start = process_start(pid)
         assert start
         comparison.kill()
-    deadline = time.monotonic() + 30
-    while process_start(pid) == start:
-        assert time.monotonic() < deadline, f"process {pid} is left behind"
-        time.sleep(0.01)
+    until(lambda: process_start(pid) != start, f"process {pid} is left behind")
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ import warnings
 import numpy as np
 import pytest
 
-from shmcoll.engine.memory.heap import arrays_held_by
 from tests.support import switches
 
 EVERYWHERE = {"SHMCOLL_SHARE_ARRAYS": "1"}
@@ -75,7 +74,6 @@ def collectives(comm):
 
 def reuse(comm):
     """Temporaries of a loop fault no pages and take no more memory; zeros are zeros; arrays change their size."""
-    arena, rank = comm._local_rank.arena, comm.rank
     held = []
     with comm.allocating():
         a, b = np.ones(8 * N), np.ones(8 * N)
@@ -85,7 +83,7 @@ def reuse(comm):
             z = np.zeros((8, N))
             assert not z.any()
             z[:] = i
-            held.append((arrays_held_by(arena, rank), resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults))
+            held.append((switches.held_by_arrays(comm), resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults))
         assert (c == 3).all()
         assert len({bytes_held for bytes_held, _ in held[2:]}) == 1
         assert sum(faults for _, faults in held[2:]) < 40  # one array has 512 pages

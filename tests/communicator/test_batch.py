@@ -9,7 +9,6 @@ import pytest
 import shmcoll
 from shmcoll import Recv, RecvObject, Send, SendObject
 from shmcoll.engine.messages.recv import SOON
-from shmcoll.engine.messages.ring_buffers import PART_BYTES
 from tests.support import switches
 
 
@@ -77,14 +76,14 @@ def test_what_a_batch_sends_does_not_overtake(ranks):
 def test_long_messages_both_ways_in_any_order(ranks, monkeypatch):
     def exchange(comm) -> list[int]:
         counts, other = posted_by(comm, monkeypatch), 1 - comm.rank
-        sizes = PART_BYTES // 8, PART_BYTES // 8 + 1, 1 << 20
+        sizes = switches.PART_BYTES // 8, switches.PART_BYTES // 8 + 1, 1 << 20
         messages: list[Any] = [Send(np.full(size, comm.rank), other, i) for i, size in enumerate(sizes)]
         messages += [Recv(source=other, tag=i) for i in range(3)]
         results = shmcoll.wait_all(comm.batch(messages))[3:]
         assert all((array == other).all() for array, *_ in results)
         return [*counts, *(array.size for array, *_ in results)]
 
-    sizes = [PART_BYTES // 8, PART_BYTES // 8 + 1, 1 << 20]
+    sizes = [switches.PART_BYTES // 8, switches.PART_BYTES // 8 + 1, 1 << 20]
     assert ranks(2, exchange, environment=switches.heap("4M")) == [[3, *sizes]] * 2
 
 

@@ -34,7 +34,7 @@ def the_other_ways(plain_entry: None, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def hasty_sends(monkeypatch: pytest.MonkeyPatch) -> None:
     """A send without memory is refused sooner."""
-    switches.set_heap_patience(0.1, monkeypatch)
+    switches.set_limit("HEAP_PATIENCE", 0.1, monkeypatch)
 
 
 @pytest.fixture

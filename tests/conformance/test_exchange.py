@@ -218,7 +218,7 @@ def send_without_any_memory(comm: Any, posted: bool) -> str:
         with pytest.raises(shmcoll.ArenaError) as error:
             comm.send(np.array([1]), 1)
         text = str(error.value)
-        switches.set_heap_patience(5.0)
+        switches.set_limit("HEAP_PATIENCE", 5.0)
         comm.barrier()
         comm.send(np.array([2]), 1)
     else:
@@ -331,7 +331,7 @@ def send_slowly(comm: Any, board: np.ndarray) -> None:
 
 
 def test_a_send_that_moves_is_not_refused(ranks, board, monkeypatch):
-    switches.set_heap_patience(1.0, monkeypatch)
+    switches.set_limit("HEAP_PATIENCE", 1.0, monkeypatch)
     ranks(2, send_slowly, board, environment=switches.heap("9M"))
 
 

@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 
 import shmcoll
-from shmcoll.calls.pickling import LEAST_BUFFER
-from shmcoll.engine.messages.ring_buffers import PART_BYTES
 from shmcoll.errors import ArenaError
 from tests.support import switches
 from tests.support.drawn_objects import drawn, same
@@ -45,10 +43,10 @@ def test_objects_arrive_in_the_other_ways(ranks, seed):
 def around_the_edges(comm, seed: int) -> None:
     """Buffers that end where a part or a ring does, and just beside; one, and many, before both receive."""
     other, lengths = (comm.rank + 1) % comm.size, []
-    for edge in (LEAST_BUFFER, PART_BYTES, 4 * PART_BYTES):
+    for edge in (switches.LEAST_BUFFER, switches.PART_BYTES, 4 * switches.PART_BYTES):
         lengths += [edge + beside for beside in (-193, -65, -64, -63, -1, 0, 1, 63, 64, 65)]
     values = [np.random.default_rng([seed, length]).integers(0, 256, length, np.uint8) for length in lengths]
-    for value in (*values, values, [values] * 3, b"x" * 3_000_000, [b"y" * PART_BYTES, *values[:3]]):
+    for value in (*values, values, [values] * 3, b"x" * 3_000_000, [b"y" * switches.PART_BYTES, *values[:3]]):
         comm.send_object(value, other)
         assert same(comm.recv_object(other)[0], value)
 

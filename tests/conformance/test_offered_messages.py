@@ -13,16 +13,12 @@ import numpy as np
 import pytest
 
 import shmcoll
-from shmcoll.engine import layout
-from shmcoll.engine.layout import WORD
-from shmcoll.engine.messages import ring_buffers
-from shmcoll.engine.messages.ring_buffers import KEPT_RING, USUAL_RING
 from tests.support import switches
 
 SMALL = {"SHMCOLL_EXCHANGE_BYTES": "1", "SHMCOLL_SHARED_BYTES": "1"}
 KINDS = ("private", "shared", "mixed")
 LENGTHS = (70_000, 150_001, 300_000)  # of 8 bytes: more than a ring has room for
-ALWAYS_OFFERED = KEPT_RING // WORD + 1
+ALWAYS_OFFERED = switches.KEPT_RING // 8 + 1
 TURNS, MOST_TURNS = 12, 600
 
 
@@ -32,15 +28,6 @@ def is_shared(kind: str, rank: int) -> bool:
 
 def make(comm: Any, kind: str, length: int) -> Any:
     return comm.empty(length, np.int64) if is_shared(kind, comm.rank) else np.empty(length, np.int64)
-
-
-def was_copied(comm: Any, dest: int) -> bool:
-    """Whether rank `dest` has copied the last message to it from this rank's array."""
-    buffers = comm._dispatcher.buffers
-    chain = (ring_buffers.chains_offset(comm.size) + 2 * dest * ring_buffers.CHAIN_BYTES) // WORD
-    ring = int(buffers.words[chain + ring_buffers.BEGUN_IN // WORD]) - comm._dispatcher.group.arena.address
-    begun = int(buffers.words[chain + ring_buffers.BEGUN // WORD])
-    return ring > 0 and comm._dispatcher.group.arena.load(ring + layout.RING_ANSWER) == 2 * begun
 
 
 def values(rank: int, turn: int, length: int) -> Any:
@@ -55,7 +42,7 @@ def every_way(comm: Any, kind: str, length: int, turns: int) -> set[str]:
 
     def check(way: str, turn: int, received: Any) -> None:
         assert np.array_equal(received, values(before, turn, length)), way
-        if was_copied(comm, after):
+        if switches.was_copied(comm, after):
             found.add(way)
         out[:] = -1
 
@@ -157,7 +144,7 @@ def test_memory_of_a_rank_that_cannot_be_read(ranks: Any) -> None:
                 comm.barrier()
                 comm.sendrecv(x, 1 - comm.rank, out, 1 - comm.rank)
                 assert np.array_equal(out, values(1 - comm.rank, turn, len(x)))
-                copied[kind] |= was_copied(comm, 1 - comm.rank)
+                copied[kind] |= switches.was_copied(comm, 1 - comm.rank)
                 if comm.broadcast(copied[kind], 1):
                     break
         return copied
@@ -167,13 +154,13 @@ def test_memory_of_a_rank_that_cannot_be_read(ranks: Any) -> None:
 
 def test_messages_for_which_there_is_room_go_through_the_ring(ranks: Any) -> None:
     def work(comm: Any) -> bool:
-        length = USUAL_RING // 4
+        length = switches.USUAL_RING // 4
         x, out, copied = np.ones(length, np.uint8), np.empty(length, np.uint8), False
         for _ in range(TURNS):
             comm.sendrecv(x, 1 - comm.rank, out, 1 - comm.rank)
             comm.send(x, 1 - comm.rank)
             comm.recv(out, 1 - comm.rank)
-            copied |= was_copied(comm, 1 - comm.rank)
+            copied |= switches.was_copied(comm, 1 - comm.rank)
         return copied
 
     assert ranks(2, work, environment=SMALL) == [False, False]

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from shmcoll.engine import layout
 from tests.support import switches
 from tests.support.threaded import CALLS, WAITS, X, in_thread, take_all
-from tests.support.waiting import comes_true, until
+from tests.support.waiting import comes_true, until, until_asleep
 
 
 def raised(call: Callable[[], Any]) -> Exception | None:
@@ -21,11 +20,6 @@ def raised(call: Callable[[], Any]) -> Exception | None:
     except Exception as error:
         return error
     return None
-
-
-def until_asleep(comm: Any) -> None:
-    group = comm._dispatcher.group
-    until(lambda: group.arena.load(group.mailbox(comm.rank) + layout.PARKED))
 
 
 def test_every_wait_beside_every_call(ranks):

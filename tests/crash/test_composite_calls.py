@@ -15,10 +15,11 @@ from numba import njit
 from shmcoll import jit
 from shmcoll.calls.pickling import packed
 from shmcoll.communicator.objects import FIRST_BYTES, Parts
-from shmcoll.diagnostics.call_site import short_path
 from shmcoll.diagnostics.flight_log import flights
 from shmcoll.diagnostics.rank_status import standings
 from shmcoll.errors import CollectiveMismatch, CollectiveTimeout, RankFailed
+from tests.support import switches
+from tests.support.frames import line_of
 from tests.support.waiting import until
 
 Call = tuple[str, Callable[[Any], Any]]  # as the message shows it, and the call
@@ -85,13 +86,7 @@ PAIRS = [
 @pytest.fixture(autouse=True)
 def patient(monkeypatch) -> None:
     """Ranks that tell of a mismatch wait long for where the others are: every line is to be told."""
-    monkeypatch.setattr("shmcoll.runtime.waiting.SITES_PATIENCE", 5.0)
-
-
-def line_of(function: Callable[..., Any], below: int = 0) -> str:
-    """'tests/crash/test_composite_calls.py:22': a line of a function, as messages show it."""
-    code = function.__code__
-    return f"{short_path(code.co_filename)}:{code.co_firstlineno + below}"
+    switches.set_limit("SITES_PATIENCE", 5.0, monkeypatch)
 
 
 def disagree(comm, odd: int) -> list[str]:

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import shmcoll
-from shmcoll.diagnostics.call_site import short_path
 from shmcoll.errors import RankFailed
 from tests.support.dtypes import BY_NAME
+from tests.support.frames import line_of
 from tests.support.operators import compiled_for
 
 pytestmark = pytest.mark.slow
@@ -67,7 +67,7 @@ def test_a_function_that_raises(ranks, count, where, op, algorithm, later):
     for n in (2, 3):
         told = ranks(n, collect, np.int32, count, where, op, algorithm, later)
         raised = [rank for rank, (name, _, _) in enumerate(told) if name == "ValueError"]
-        place = f"{short_path(__file__)}:{collect.__code__.co_firstlineno + 6}"
+        place = line_of(collect, 6)
         what = f"function limited raised ValueError: too large in all_reduce #2 at {place}"
         words = [f"rank {r}: {what}" for r in raised]
         assert raised

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 import shmcoll
-from shmcoll.engine import layout
 from shmcoll.errors import CollectiveTimeout, RankFailed
 from tests.support import switches
 from tests.support.waiting import until, until_ended
@@ -241,7 +240,7 @@ def interrupted(comm, board) -> tuple[str, str]:
 
 def test_ctrl_c_ends_a_receive_and_the_group(ranks, board):
     job = ranks.start(2, interrupted, board)
-    job.until(lambda: job.arena.load(job.arena.world + layout.mailbox_offset(2, 1) + layout.PARKED), "rank 1 waits")
+    job.until(lambda: job.parked(1), "rank 1 waits")
     os.kill(job.pids[1], signal.SIGINT)
     (_, first), (kind, text) = [o.value for o in job.finish()]
     assert kind == "KeyboardInterrupt"

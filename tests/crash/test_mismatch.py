@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import shmcoll
-from shmcoll.diagnostics.call_site import short_path
 from shmcoll.errors import CollectiveMismatch, CollectiveTimeout
 from tests.support.calls import SHORT, barrier
+from tests.support.frames import line_of
 from tests.support.operators import compiled_for
 from tests.support.waiting import until
 
@@ -295,12 +295,6 @@ def disagree_in(group, calls: tuple[Callable[[Any], Any], ...]) -> list[str]:
             call(group)
         texts.append(str(told.value))
     return texts
-
-
-def line_of(function: Callable[..., Any], below: int = 0) -> str:
-    """'tests/crash/test_mismatch.py:22', of the function's first line or one below it, as messages show it."""
-    code = function.__code__
-    return f"{short_path(code.co_filename)}:{code.co_firstlineno + below}"
 
 
 def listed(ranks: list[int]) -> str:

@@ -1,13 +1,12 @@
 """Operations whose numbers are so large that words which count them wrap."""
 
-import time
-
 import numpy as np
 import pytest
 
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import PROGRESS, STEP_BITS, WORD
 from shmcoll.engine.protocol.sync import CATCH_UP
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -18,8 +17,7 @@ def go_on_after(comm, operations: int, board: np.ndarray) -> None:
     """As if the group had made so many operations, the last CATCH_UP of them without steps."""
     comm.barrier()
     board[comm.rank] += 1
-    while (board[: comm.size] < board[comm.rank]).any():  # until all have left it: its headers will be written over
-        time.sleep(1e-4)
+    until(lambda: (board[: comm.size] >= board[comm.rank]).all())  # all have left it: its headers are written over
     comm._dispatcher.words[c.SEQUENCE // WORD] = operations
 
 

@@ -61,8 +61,7 @@ def test_no_rank_outlives_its_launcher(shmrun: Any, seed: int) -> None:
         assert len(ranks) >= n
         killed = time.monotonic()
         job.send_signal(signal.SIGKILL)
-        while not all(map(gone, ranks)):
-            assert time.monotonic() - killed < 10, f"ranks that {doing} live on"
+        until(lambda: all(map(gone, ranks)), f"ranks that {doing} live on", seconds=10)  # noqa: B023
         seconds.append(time.monotonic() - killed)
         shmrun.finish(job)
         assert not (left := leaks.left_since(before)), f"{doing}: {left}"

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 import shmcoll
+from tests.support.waiting import until
 
 
 def swapped(comm: Any) -> None:
@@ -32,13 +33,11 @@ def later(comm: Any) -> None:
 
 def half_a_message(comm: Any, folder: Path) -> None:
     """The head of a message comes before the link goes down, and not all of its bytes."""
-    while not (folder / "slow").exists():
-        time.sleep(0.01)
+    until((folder / "slow").exists, pause=0.01)
     if comm.rank == comm.size - 1:
         comm.send(np.ones(1 << 21), 0, 1)
         (folder / "sent").touch()
-    while not (folder / "cut").exists():
-        time.sleep(0.01)
+    until((folder / "cut").exists, pause=0.01)
     if comm.rank == 0:
         comm.recv(source=comm.size - 1, tag=1)
     comm.barrier()
@@ -46,8 +45,7 @@ def half_a_message(comm: Any, folder: Path) -> None:
 
 def half_a_broadcast(comm: Any, folder: Path) -> None:
     """The root waits for its sends alone, and the others for what it sends, when the link goes down."""
-    while not (folder / "slow").exists():
-        time.sleep(0.01)
+    until((folder / "slow").exists, pause=0.01)
     (folder / "sent").touch()
     comm.broadcast(np.ones(1 << 21), comm.size - 1)
 

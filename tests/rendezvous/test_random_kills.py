@@ -20,6 +20,7 @@ import pytest
 from shmcoll.startup.launchers import find_placement
 from tests.support import kills, leaks
 from tests.support.named_arenas import files_of
+from tests.support.waiting import comes_true
 
 pytestmark = pytest.mark.slow
 
@@ -128,8 +129,7 @@ def _wait_for(what: str, key: str) -> None:
     """Soon after the name has come or gone much happens in little time. (Both may be too quick to be seen here.)"""
     end = time.monotonic() + 1.0
     for there in {"the name comes": [True], "the name goes": [True, False]}.get(what, []):
-        while bool(files_of(key)) != there and time.monotonic() < end:
-            time.sleep(0.0002)
+        comes_true(lambda: bool(files_of(key)) == there, end - time.monotonic())  # noqa: B023
 
 
 def _judge(ranks: Ranks, victim: int, *, may_end_well: bool = False) -> None:

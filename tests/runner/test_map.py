@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import shmcoll
+from tests.support.waiting import until
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
@@ -32,10 +33,10 @@ def test_a_rank_that_is_free_takes_the_next_item(tmp_path: Path) -> None:
     """The first item ends when all others are done, which the other rank alone can do."""
 
     def work(item: int) -> str:
-        while item == 0 and sum(1 for _ in tmp_path.iterdir()) < 20:
-            time.sleep(0.001)
         if item:
             (tmp_path / str(item)).touch()
+        else:
+            until(lambda: sum(1 for _ in tmp_path.iterdir()) == 20)
         return os.environ["RANK"]
 
     first, *others = shmcoll.map(work, range(21), 2, timeout=60)
@@ -71,8 +72,7 @@ def test_other_ranks_take_no_more_items_after_a_failure(tmp_path: Path) -> None:
     def work(item: int) -> None:
         if item == 0:
             raise ValueError("bad sample")
-        while not (tmp_path / "failed").exists():
-            time.sleep(0.001)
+        until((tmp_path / "failed").exists)
         (tmp_path / f"item {item}").touch()
 
     def tell() -> None:

@@ -16,6 +16,7 @@ import pytest
 
 import shmcoll
 from tests.support import kills, leaks
+from tests.support.waiting import until
 
 DEADLINE = 60.0
 
@@ -174,9 +175,7 @@ def test_killed_server_is_named_and_replaced() -> None:
 def test_server_that_was_killed_while_idle_is_replaced() -> None:
     [server] = shmcoll.run(os.getppid, 1)
     os.kill(server, signal.SIGKILL)
-    end = time.monotonic() + DEADLINE
-    while psutil.Process(server).status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < end
+    until(lambda: psutil.Process(server).status() == psutil.STATUS_ZOMBIE)
     assert shmcoll.run(os.getppid, 1) != [server]
 
 

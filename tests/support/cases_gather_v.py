@@ -5,8 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from shmcoll.engine.layout import CELL_BYTES
-from tests.support import layouts, models
+from tests.support import layouts, models, switches
 from tests.support.dtypes import DTYPES, DType
 from tests.support.suite import Case
 
@@ -37,7 +36,7 @@ class Places:
 def draw_arrays(rng: np.random.Generator, n: int, kind: str) -> Arrays:
     dtype = DTYPES[rng.integers(len(DTYPES))]
     item = dtype.numpy.itemsize
-    cell = CELL_BYTES // item
+    cell = switches.CELL_BYTES // item
     shapes = {
         "small": lambda: [tuple(rng.integers(0, 6, rng.integers(0, 4))) for _ in range(n)],
         "none": lambda: [(0,), (3, 0)] * n,

@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from shmcoll.engine.layout import CELL_BYTES
-from tests.support import layouts, models
+from tests.support import layouts, models, switches
 from tests.support.dtypes import DTYPES, DType
 from tests.support.suite import Case
 
@@ -28,7 +27,7 @@ class Blocks:
 def draw(rng: np.random.Generator, n: int, kind: str, packed: bool) -> Blocks:
     dtype = DTYPES[rng.integers(len(DTYPES))]
     item = dtype.numpy.itemsize
-    part = CELL_BYTES // max(n - 1, 1) // item
+    part = switches.CELL_BYTES // max(n - 1, 1) // item
     counts = {
         "small": lambda: rng.integers(0, 9, n),
         "none": lambda: np.zeros(n, np.int64),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import shmcoll
+from shmcoll.diagnostics.call_site import short_path
 
 PACKAGE = str(Path(shmcoll.__file__).parent)
 
@@ -29,6 +30,12 @@ def frames(error: BaseException) -> list[str]:
 def ours(error: BaseException) -> list[str]:
     """The frames that are ours."""
     return [name for name in frames(error) if name.startswith("shmcoll ")]
+
+
+def line_of(function: Callable[..., Any], below: int = 0) -> str:
+    """'tests/crash/test_mismatch.py:22', of the function's first line or one below it, as messages show it."""
+    code = function.__code__
+    return f"{short_path(code.co_filename)}:{code.co_firstlineno + below}"
 
 
 def raised(call: Callable[[], Any], what: str = "the call") -> BaseException:

@@ -10,11 +10,12 @@ import functools
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
+
+from tests.support.waiting import until
 
 SIGNAL = signal.SIGUSR2
 
@@ -85,5 +86,4 @@ def run(
 def wait_until_in_line(group: Any) -> None:
     """Wait until another thread is in the line of the group, behind this one."""
     me = threading.get_ident()
-    while all(place.thread in (0, me) for place in list(group._dispatcher.worker.turns._queue)):
-        time.sleep(1e-4)
+    until(lambda: any(place.thread not in (0, me) for place in list(group._dispatcher.worker.turns._queue)))

@@ -5,18 +5,22 @@ it is. Environments are for `ranks(..., environment=...)`; functions with a comm
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pytest
-
-from shmcoll.engine import context, layout
+from shmcoll.calls import pickling
+from shmcoll.communicator import objects
+from shmcoll.engine import atomics, context, layout
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory import records
-from shmcoll.engine.memory.heap import held_by_all
+from shmcoll.engine.memory.heap import arrays_held_by, held_by_all
+from shmcoll.engine.messages import ring_buffers
 from shmcoll.engine.native import entry
 from shmcoll.engine.protocol import peer_memory
 from shmcoll.engine.protocol.wait import DEADLOCK_SLICES
 from shmcoll.runtime import waiting
+
+if TYPE_CHECKING:
+    import pytest  # not in the ranks of jobs that import this
 
 # --- ways -------------------------------------------------------------------------------------------------------------
 
@@ -37,7 +41,7 @@ def slices(size: int) -> dict[str, str]:
     return {"SHMCOLL_SLICE_BYTES": str(size)}
 
 
-def use_entry(monkeypatch: pytest.MonkeyPatch, *, fast: bool) -> None:
+def use_entry(monkeypatch: "pytest.MonkeyPatch", *, fast: bool) -> None:
     """Have calls go in through the fast entry, or through that of interpreters whose arrays have other fields."""
     monkeypatch.setattr(entry, "FAST", fast)
 
@@ -50,9 +54,9 @@ def heap(size: str) -> dict[str, str]:
     return {"SHMCOLL_HEAP": size}
 
 
-def set_heap_patience(seconds: float, monkeypatch: pytest.MonkeyPatch | None = None) -> None:
-    """Let a send wait for memory for so many seconds. Without a monkeypatch: in a rank, to its end."""
-    (monkeypatch or pytest.MonkeyPatch()).setattr(waiting, "HEAP_PATIENCE", seconds)
+def set_limit(name: str, seconds: float, monkeypatch: "pytest.MonkeyPatch | None" = None) -> None:
+    """Change a limit of waits in Python, by its name there. Without a monkeypatch: in a rank, to its end."""
+    (monkeypatch.setattr if monkeypatch else setattr)(waiting, name, seconds)
 
 
 def set_slice(comm: Any, nanoseconds: int) -> None:
@@ -63,6 +67,11 @@ def set_slice(comm: Any, nanoseconds: int) -> None:
 def until_looks(nanoseconds: int) -> float:
     """Return after how many seconds a wait of such slices looks for a deadlock."""
     return DEADLOCK_SLICES * nanoseconds / 1e9
+
+
+#: lengths in bytes at which calls take another way
+CELL_BYTES, FIRST_BYTES, LEAST_BUFFER = layout.CELL_BYTES, objects.FIRST_BYTES, pickling.LEAST_BUFFER
+PART_BYTES, USUAL_RING, KEPT_RING = ring_buffers.PART_BYTES, ring_buffers.USUAL_RING, ring_buffers.KEPT_RING
 
 
 # --- faults -----------------------------------------------------------------------------------------------------------
@@ -117,6 +126,15 @@ def exposed(comm: Any) -> int:
     return int(group.arena.load(header + layout.HEADER_EXPOSED))
 
 
+def was_copied(comm: Any, dest: int) -> bool:
+    """Return whether rank `dest` has copied the last message to it from this rank's array."""
+    buffers, arena = comm._dispatcher.buffers, comm._dispatcher.group.arena
+    chain = (ring_buffers.chains_offset(comm.size) + 2 * dest * ring_buffers.CHAIN_BYTES) // WORD
+    ring = int(buffers.words[chain + ring_buffers.BEGUN_IN // WORD]) - arena.address
+    begun = int(buffers.words[chain + ring_buffers.BEGUN // WORD])
+    return ring > 0 and arena.load(ring + layout.RING_ANSWER) == 2 * begun
+
+
 def can_read_others(comm: Any) -> bool | None:
     """Return whether the ranks can read each other's memory, None if that is not known yet."""
     word = int(comm._dispatcher.words[context.READABLE // WORD])
@@ -131,6 +149,16 @@ def held(comm: Any) -> int:
 def held_by_ranks(comm: Any) -> int:
     """Return how many bytes of the heap all ranks hold."""
     return int(held_by_all(comm._local_rank.arena))
+
+
+def held_by_arrays(comm: Any) -> int:
+    """Return how many bytes the shared arrays of this rank hold."""
+    return int(arrays_held_by(comm._local_rank.arena, comm.rank))
+
+
+def operations() -> int:
+    """Return how many operations on shared words this process has made under SHMCOLL_FAULTS, else 0."""
+    return int(atomics.hooks.count) if atomics.hooks else 0
 
 
 def give_back_memory(comm: Any) -> None:
