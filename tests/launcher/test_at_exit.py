@@ -1,11 +1,15 @@
 """Collectives in exit handlers, finalizers and threads that are left over: the job ends all the same."""
 
+from pathlib import Path
+
 import pytest
 
 pytestmark = pytest.mark.slow
 
-JOINS = """
+JOINS = f"""
     import atexit, sys, threading, time
+    sys.path.append({str(Path(__file__).parents[2])!r})
+    from tests.support.waiting import until_asleep
     import numpy as np
     import shmcoll
 """
@@ -88,9 +92,7 @@ def test_a_thread_that_is_left_within_a_collective(shmrun, way, daemon):
     comm = shmcoll.init()
     if comm.rank == 0:
         threading.Thread(target=comm.barrier, daemon={daemon}).start()
-        time.sleep(0.3)
-    else:
-        time.sleep(0.6)
+    until_asleep(comm, 0)
     """
     )
     told = shmrun("-n", 2, *way, script)
@@ -106,7 +108,7 @@ def test_the_main_thread_fails_while_another_is_within_a_collective(shmrun, way)
     comm = shmcoll.init()
     if comm.rank == 0:
         threading.Thread(target=comm.barrier).start()
-        time.sleep(0.3)
+        until_asleep(comm)
         raise ValueError("bad")
     time.sleep(60)
     """
@@ -204,4 +206,4 @@ def test_what_keeps_a_rank_from_ending_is_told(shmrun):
     )
     told = shmrun("-n", 2, script)
     assert (told.returncode, told.stdout) == (0, "")
-    assert told.stderr == "shmcoll: rank 0 ends when its asynchronous calls have: job.py:8\n"
+    assert told.stderr == "shmcoll: rank 0 ends when its asynchronous calls have: job.py:10\n"

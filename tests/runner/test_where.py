@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import time
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 
 import shmcoll
 from tests.support.patience import PATIENCE
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
 
@@ -118,7 +121,10 @@ def test_ctrl_c(scripts: Any, call: str) -> None:
     script = scripts.start(SCRIPT.format(call=call))
     for _ in range(2):
         assert script.stdout.readline() == "running\n"
-    time.sleep(1.2)  # shorter waits blame nobody
+    inspect = [sys.executable, "-m", "shmrun", "inspect", str(script.pid)]
+    until(
+        lambda: b" keeps rank 0 waiting" in subprocess.run(inspect, capture_output=True, check=True).stdout, pause=0.2
+    )
     script.send_signal(signal.SIGINT)
     out, err = script.communicate(timeout=PATIENCE)
     assert (err, script.returncode) == ("", 0)
