@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -199,10 +200,26 @@ def raises_in_messages(comm: Any) -> None:
     comm.recv(source=CULPRIT if comm.rank == 2 else 0, tag=5)
 
 
+def _interrupt_in_a_call() -> None:
+    """Interrupt this thread a moment after it has begun a call. On a busy machine that may take a while."""
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    main, library = threading.get_ident(), str(Path(shmcoll.__file__).parent)
+
+    def is_within() -> bool:
+        frames = traceback.walk_stack(sys._current_frames()[main])
+        return any(frame.f_code.co_filename.startswith(library) for frame, _ in frames)
+
+    def interrupt() -> None:
+        until(is_within, pause=0.01)
+        time.sleep(0.3)
+        signal.pthread_kill(main, signal.SIGALRM)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+
+
 def interrupted_in_message(comm: Any) -> None:
     if comm.rank == CULPRIT:
-        signal.signal(signal.SIGALRM, signal.default_int_handler)
-        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        _interrupt_in_a_call()
         comm.recv(source=2)
     comm.recv(source=comm.nodes[comm.rank // 2][0] if comm.rank % 2 else shmcoll.ANY)
 
@@ -210,8 +227,7 @@ def interrupted_in_message(comm: Any) -> None:
 def interrupted_in_bytes(comm: Any) -> None:
     """Rank 3 has the head of a message of rank 1, and waits for its bytes. MPI may write these until the end."""
     if comm.rank == CULPRIT:
-        signal.signal(signal.SIGALRM, signal.default_int_handler)
-        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        _interrupt_in_a_call()
         comm.recv(np.empty(LONG), 1)
     elif comm.rank == 1:
         head = arrived.head(0, BY_NUMPY[np.dtype(float)].code, (LONG,), 0)
@@ -246,8 +262,7 @@ def interrupted_in_send(comm: Any) -> None:
         )
     comm.barrier()
     if comm.rank == CULPRIT:
-        signal.signal(signal.SIGALRM, signal.default_int_handler)
-        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        _interrupt_in_a_call()
         comm.send(np.ones(LONG), 1)
     if comm.rank == 1:
         time.sleep(1)
@@ -257,8 +272,7 @@ def interrupted_in_send(comm: Any) -> None:
 def interrupted_while_others_send(comm: Any) -> None:
     """Ranks that only send learn of it, too. Their messages are taken in, and nobody receives them."""
     if comm.rank == CULPRIT:
-        signal.signal(signal.SIGALRM, signal.default_int_handler)
-        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        _interrupt_in_a_call()
     if comm.rank > 1:
         comm.recv(source=comm.rank - 2, tag=99)
     while True:
