@@ -1,4 +1,7 @@
-"""Cases of all_reduce: every pair of dtype and op, compared with numpy element by element."""
+"""Cases of all_reduce: every pair of dtype and op, compared with numpy element by element.
+
+`cases_reduce` and `cases_scan` draw theirs from the same `case`.
+"""
 
 from collections.abc import Iterator
 
@@ -28,20 +31,41 @@ SHAPES = (
 LARGE = ((179_001,), (2, 131_072))
 
 
-def case(seed: int, n: int, dtype: DType, op: str, shape: tuple, layout: str, out: str, later: bool) -> Case:
-    name = f"all_reduce {dtype.name} {op} shape={shape} x={layout} out={out}{' async' if later else ''} seed={seed}"
+def case(
+    seed: int,
+    n: int,
+    operation: str,
+    dtype: DType,
+    op: str,
+    shape: tuple,
+    layout: str,
+    out: str,
+    later: bool,
+    root: int | None = None,
+) -> Case:
+    """A case of all_reduce, reduce, scan, or exscan. root: the only rank that gets a result."""
+    at = "" if root is None else f" {root=}"
+    name = f"{operation} {dtype.name} {op} {shape=}{at} x={layout} {out=}{' async' if later else ''} {seed=}"
 
     def check(comm) -> str:
         rng = np.random.default_rng(seed)
         inputs = [layouts.values(rng, dtype.numpy, shape, op) for _ in range(n)]
         x = layouts.INPUTS[layout](inputs[comm.rank])
-        target = layouts.output(out, x, shape, dtype.numpy)
-        got = comm.all_reduce(x, op, out=target, async_op=later)
+        gets = root in (None, comm.rank)
+        target = layouts.output(out, x, shape, dtype.numpy) if gets else None
+        before = None if target is None or out == "in place" else target.copy()
+        got = getattr(comm, operation)(x, *([] if root is None else [root]), op, out=target, async_op=later)
         if later:
             got = got.wait()
+        wanted = getattr(models, operation)(inputs, op, comm.rank) if gets else None
+        if wanted is None:
+            wrong = "" if before is None else layouts.changed(target, before, "none")
+            return (
+                f"got {got!r}, not None" if got is not None else wrong or layouts.changed(x, inputs[comm.rank], "none")
+            )
         if target is not None and got is not target:
             return "out was not returned"
-        return layouts.same(got, models.all_reduce(inputs, op)) or layouts.changed(x, inputs[comm.rank], out)
+        return layouts.same(got, wanted) or layouts.changed(x, inputs[comm.rank], out)
 
     return name, check
 
@@ -53,10 +77,10 @@ def sample(seed: int, n: int, factor: int) -> Iterator[Case]:
         for shape in in_turn(rng, SHAPES, factor):
             layout = layouts.draw_input(rng, dtype.numpy)
             out = layouts.draw_output(rng, layout)
-            yield case(int(rng.integers(1 << 32)), n, dtype, op, shape, layout, out, rng.random() < 0.1)
+            yield case(int(rng.integers(1 << 32)), n, "all_reduce", dtype, op, shape, layout, out, rng.random() < 0.1)
         if rng.random() < 0.1 * factor:
             shape = LARGE[rng.integers(len(LARGE))]
-            yield case(int(rng.integers(1 << 32)), n, dtype, op, shape, "contiguous", "none", False)
+            yield case(int(rng.integers(1 << 32)), n, "all_reduce", dtype, op, shape, "contiguous", "none", False)
     for shape in LARGE:
         for out in ("none", "in place", "strided"):
-            yield case(seed, n, BY_NAME["float32"], "sum", shape, "contiguous", out, False)
+            yield case(seed, n, "all_reduce", BY_NAME["float32"], "sum", shape, "contiguous", out, False)

@@ -5,35 +5,10 @@ from itertools import product
 
 import numpy as np
 
-from tests.support import layouts, models
-from tests.support.cases_all_reduce import LARGE, SHAPES
+from tests.support import layouts
+from tests.support.cases_all_reduce import LARGE, SHAPES, case
 from tests.support.dtypes import BY_NAME, DType, all_kernels
 from tests.support.suite import Case, in_turn
-
-
-def case(
-    seed: int, n: int, operation: str, dtype: DType, op: str, shape: tuple, layout: str, out: str, later: bool
-) -> Case:
-    name = f"{operation} {dtype.name} {op} {shape=} x={layout} out={out}{' async' if later else ''} {seed=}"
-
-    def check(comm) -> str:
-        rng = np.random.default_rng(seed)
-        inputs = [layouts.values(rng, dtype.numpy, shape, op) for _ in range(n)]
-        x = layouts.INPUTS[layout](inputs[comm.rank])
-        target = layouts.output(out, x, shape, dtype.numpy)
-        before = None if target is None or out == "in place" else target.copy()
-        got = getattr(comm, operation)(x, op, out=target, async_op=later)
-        if later:
-            got = got.wait()
-        wanted = getattr(models, operation)(inputs, op, comm.rank)
-        if wanted is None:
-            told = "" if before is None else layouts.changed(target, before, "none")
-            return f"got {got!r}, not None" if got is not None else told or layouts.changed(x, inputs[0], "none")
-        if target is not None and got is not target:
-            return "out was not returned"
-        return layouts.same(got, wanted) or layouts.changed(x, inputs[comm.rank], out)
-
-    return name, check
 
 
 def sample(seed: int, n: int, factor: int) -> Iterator[Case]:

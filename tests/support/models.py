@@ -17,7 +17,7 @@ LOGICAL_FOLD = {"land": np.logical_and, "lor": np.logical_or, "lxor": np.logical
 PAIR_FOLD = {"argmin": np.argmin, "argmax": np.argmax}
 
 
-def all_reduce(inputs: list[np.ndarray], op: str) -> np.ndarray:
+def all_reduce(inputs: list[np.ndarray], op: str, _rank: int = 0) -> np.ndarray:
     dtype = inputs[0].dtype
     if op in LOGICAL_FOLD:
         return np.asarray(LOGICAL_FOLD[op].reduce([x != 0 for x in inputs]), dtype)
@@ -34,6 +34,9 @@ def all_reduce(inputs: list[np.ndarray], op: str) -> np.ndarray:
             real = np.float32 if wide in (np.float32, np.complex64) else np.float64
             total = (total.reshape(-1).view(real) / np.asarray(len(inputs), real)).view(wide).reshape(total.shape)
         return total.astype(dtype)
+
+
+reduce = all_reduce  # at the root
 
 
 def best_pairs(inputs: list[np.ndarray], op: str) -> np.ndarray:
