@@ -158,5 +158,5 @@ if not TYPE_CHECKING:  # else mypy would let any name pass
 
 
 def __dir__() -> list[str]:
-    """The public names, for completion and `help`; the modules below are found by their paths."""
+    """Return the public names, for completion and `help`. Modules of the package are found by their paths."""
     return sorted({*__all__, *_HOME})

@@ -179,7 +179,7 @@ def _through_gate(_typingctx: Any, h: Any, words: Any) -> Any:
 
 
 def _type_word(name: str, array: Any, written: bool = False) -> int:
-    """The type word of a numba array type; `TypingError` for what collectives do not take or may not write."""
+    """Return the type word of a numba array type. Raise `TypingError` if collectives cannot take or write it."""
     if not isinstance(array, types.Array) or array.layout != "C" or not array.aligned:
         raise errors.TypingError(f"shmcoll.jit: {name} must be a C-contiguous array, got {array}")
     if written and not array.mutable:

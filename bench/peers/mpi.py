@@ -92,7 +92,7 @@ def barrier(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
 
 
 def to_the_front(lengths: Callable[[Case], tuple[int, int]]) -> Callable[[Case, np.ndarray], Any]:
-    """In place: MPI puts the result of the reduce_scatters in front, not where the block was."""
+    """Return the arrays in place for reduce_scatter: MPI writes the result in front, not where the block was."""
     return lambda case, memory: (memory, memory[: lengths(case)[1]])
 
 

@@ -1,8 +1,8 @@
 """Arrays whose dtype may differ between ranks by nature: text of other widths, dates in other units, records of both.
 
 All ranks pass arrays to these calls, and numpy gives text the width of its longest item. So a call of such a dtype is
-made of two operations. First each rank tells the others a hash of its dtype, in an all_gather whose mark says to which
-call it belongs. Where all are equal, the call follows. Otherwise the ranks tell each other their dtypes in words, and
+made of two operations. First the ranks exchange hashes of their dtypes, in an all_gather whose mark says to which
+call it belongs. Where all are equal, the call follows. Otherwise the ranks exchange their dtypes in words, and
 all of them convert their arrays to the dtype that numpy's promotion gives, and begin again; or all raise the same
 `ValueError`, if no dtype does, or if a rank has passed an `out`. The group lives on.
 
@@ -60,8 +60,8 @@ def agreeing(call: Call) -> Call:
 
 
 def move(dispatcher: Dispatcher, operation: str, dtype: np.dtype, out: Any, run: Callable[[], Any]) -> Any:
-    """Run a routine on arrays of a dtype, and return what `run` returns, once all ranks have told theirs. `out`: None
-    where this rank takes a new result."""
+    """Run a routine on arrays of a dtype, and return what `run` returns, once all ranks have exchanged theirs. `out`:
+    None where this rank takes a new result."""
     if not may_differ(dtype) or dispatcher.only_records:
         return run()
     dispatcher.routine(operation)  # loaded before anything is published
@@ -105,7 +105,7 @@ class _Between:
 
 
 def _tell(dispatcher: Dispatcher, operation: str, mine: np.ndarray) -> np.ndarray:
-    """Return what all ranks tell, as rows."""
+    """Return the rows that all ranks have sent."""
     told = np.empty((dispatcher.size, mine.size), mine.dtype)
     mark = AGREEING | RECORDS[operation].code
     dispatcher.complete(operation, dispatcher.routine("all_gather"), (mine, told.reshape(-1), 0, 0, mark, 0, 0))

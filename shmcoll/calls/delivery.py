@@ -1,7 +1,7 @@
 """Synchronous sends: how a sender learns that its receiver has begun to receive a message.
 
-The message is sent like any other (`calls/send.py`). What follows is outside of any turn: the sender looks at two words
-of the ring (`engine/messages/ring_buffers.py` says which, and why that suffices), naps, and looks again. So other
+The message is sent like any other (`calls/send.py`). The wait is outside of any turn: the sender looks at two words of
+the ring (`engine/messages/ring_buffers.py` says which, and why that suffices), naps, and looks again. So other
 threads of this rank and its asynchronous work go on meanwhile, posted receives too, and two ranks may both wait for
 their messages to be received before they receive.
 
@@ -94,7 +94,8 @@ class Delivery:
         return self._dispatcher.complete(self._operation, ask, status=status) == HAS_BEGUN
 
     def _ask(self, phase: int) -> int:
-        """In a turn: HAS_BEGUN, OK if the receiver still may begin, or why it never will."""
+        """Return HAS_BEGUN, OK if the receiver may still begin, or the status that says why it never will. For a
+        turn."""
         if not self._dispatcher.worker.turns.is_mine():
             return c.BUSY
         number, at = self._place
@@ -178,7 +179,7 @@ class _Pending:
 
 
 class _Watch:
-    """The thread that looks at pending calls. It ends when none is left."""
+    """The thread that looks at pending calls. It ends when no call is pending."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # held for a few instructions; a signal handler may send, too

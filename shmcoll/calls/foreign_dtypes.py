@@ -55,7 +55,7 @@ def move_and_spell(
 
 
 def spell(dispatcher: Dispatcher, root: int, own: Elements | None) -> Elements:
-    """The second operation."""
+    """Make the second operation: broadcast dtype and row, and return them."""
     if dispatcher.rank == root:
         assert own is not None
         words = np.frombuffer(to_bytes(repr((spelled(own[0]), own[1]))), np.uint8)

@@ -73,7 +73,7 @@ def as_block(value: Any, operation: str, rank: int) -> np.ndarray:
 
 
 def of_message(memory: np.ndarray) -> Any:
-    """Return the object that has come as a message. It keeps this memory if it has buffers."""
+    """Return the object that arrived as a message. It keeps this memory if it has buffers."""
     sizes = lengths(memory)
     begin, buffers = memory.size - sum(align(size, ALIGNED) for size in sizes), []
     for size in sizes:

@@ -4,7 +4,7 @@ A thread that probes keeps no other thread from calling. It sleeps in native cod
 way as a receive does. If it cannot enter, it takes its turn, looks for its message, and tries again after a nap.
 
 A message that fits a posted receive belongs to that receive. So while receives are posted, the thread first completes,
-in its turn, what has come for them.
+in its turn, the messages that have arrived for them.
 """
 
 import time
@@ -88,7 +88,7 @@ class Message(Border):
 def probe(dispatcher: Dispatcher, operation: str, source: Any, tag: Any, *, waits: bool, takes: bool) -> Any:
     """Return the `Envelope` of the first message that fits. A call that `takes` the message returns a `Message`.
 
-    A call that does not wait returns None if no message has come.
+    A call that does not wait returns None if no message has arrived.
     """
     with dispatcher.checking(operation) as check:
         source, tag = wanted(dispatcher, source, tag, *check)
@@ -103,7 +103,7 @@ def probe(dispatcher: Dispatcher, operation: str, source: Any, tag: Any, *, wait
             if not in_turn:
                 return c.BUSY
             posted.complete_what_has_come()
-        if waits and in_turn:  # FETCH finds why nothing can come. Another thread of this rank may send to it
+        if waits and in_turn:  # FETCH finds why no message can arrive. Another thread of this rank may send to it
             from_others = source != dispatcher.rank and dispatcher.size > 1
             phase = FETCH if from_others and posted.cannot_come(source) else TRY
         try:

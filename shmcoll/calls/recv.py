@@ -47,7 +47,7 @@ def await_posted(dispatcher: Dispatcher, one: PostedReceive, *, is_first: bool =
 
 
 def leave(dispatcher: Dispatcher, one: PostedReceive, operation: str) -> None:
-    """After an interrupt: end the group, and wait until nothing is written into `out` any more. A receive that is
+    """End the group after an interrupt, and wait until nothing is written into `out` any more. A receive that is
     reading its message stops when the group has ended."""
     dispatcher.left(operation)
     one.withdraw()
@@ -65,11 +65,11 @@ def receive(
     form: int = ARRAY,
     status: int = c.BUSY,
 ) -> tuple[Any, int]:
-    """Wait for a message and read it: where it lies, and the status that says where it came from. status: the first
-    answer of the native entry.
+    """Wait for a message and read it. Return the array with it, and the status, which contains its source and tag.
+    status: the first answer of the native entry.
 
-    A receive keeps no other thread from calling: if it cannot enter, or gives way, it is posted. One that has given way
-    goes before those that have been posted meanwhile, because it began when none was posted.
+    A receive keeps no other thread from calling: if it cannot enter, or gives way, it is posted. A receive that has
+    given way is first in the list, because it began when none was posted.
     """
     entry, array = dispatcher.routine("recv"), place
 
@@ -84,7 +84,7 @@ def receive(
             raise
         return status
 
-    if status == c.BUSY and dispatcher.posted.is_empty():  # else what comes may be for those that are posted
+    if status == c.BUSY and dispatcher.posted.is_empty():  # else an arriving message may be for a posted receive
         status = fetch()
     if status == c.SEND_FIRST and helpers.others_run():  # one of them may send it
         status = c.BUSY
@@ -97,14 +97,15 @@ def receive(
 
 
 def post(dispatcher: Dispatcher, out: Any, source: Any, tag: Any) -> Work[Any]:
-    """A receive that waits without keeping others from anything."""
+    """Post a receive, and return its handle."""
     receive = make(dispatcher, out, source, tag)
     dispatcher.posted.enter(receive)
     return receive
 
 
 def make(dispatcher: Dispatcher, out: Any, source: Any, tag: Any) -> PostedReceive:
-    """A receive, checked, to be posted. The routine is loaded here, and not by the worker."""
+    """Check the arguments of a receive, and return it ready to be posted. Loads the routine, so that the worker need
+    not."""
     dispatcher.routine("recv")
     view = given.as_memory(out)
     place, source, tag = check_arguments(dispatcher, view, source, tag)
@@ -129,7 +130,7 @@ def make(dispatcher: Dispatcher, out: Any, source: Any, tag: Any) -> PostedRecei
 
 
 def check_arguments(dispatcher: Dispatcher, out: Any, source: Any, tag: Any) -> tuple[np.ndarray | None, int, int]:
-    """Where the routine can write, or None; and what it waits for."""
+    """Check the arguments. Return the array that the routine can write or None, the source and the tag."""
     if out is not None and can_receive(dispatcher, out, source, tag):
         return out, source, tag
     with dispatcher.checking("recv") as check:
@@ -138,7 +139,8 @@ def check_arguments(dispatcher: Dispatcher, out: Any, source: Any, tag: Any) -> 
 
 
 def as_target(out: Any, operation: str, rank: int) -> np.ndarray | None:
-    """Return where the routine can write for `out`, or None. Raise `TypeError` or `ValueError` if nobody can."""
+    """Return the array that the routine writes for `out`, or None. Raise `TypeError` or `ValueError` if `out` is not
+    writable."""
     if out is None:
         return None
     if not isinstance(out, np.ndarray):
@@ -152,7 +154,7 @@ def as_target(out: Any, operation: str, rank: int) -> np.ndarray | None:
 
 
 def can_receive(dispatcher: Dispatcher, out: Any, source: Any, tag: Any) -> bool:
-    """Whether the routine takes these arguments as they are, for sure."""
+    """Return whether the routine certainly takes these arguments as they are."""
     if type(source) is not int or type(tag) is not int:
         return False
     if not (ANY <= source < dispatcher.size and ANY <= tag <= LARGEST_TAG):
@@ -176,9 +178,11 @@ def go_on(
     form: int = ARRAY,
     begun: np.ndarray | None = None,
 ) -> tuple[int, Any]:
-    """After FOUND: read the message that has been found, and the next one if its sender takes it back. The last
-    status, and where the message lies: in a new array, or in so much of `place` as it needs. On an exception the
-    caller has left. `begun`: where some of the message has been read to."""
+    """Read the message that was found (FOUND), or the next one if its sender withdraws it.
+
+    Return the last status, and the array with the message: a new one, or the part of `place` that it fills. On an
+    exception the caller calls `left`. begun: the array into which a part of the message has been read already.
+    """
     status, array = c.FOUND, place
     while status == c.FOUND:
         target = begun if begun is not None else dispatcher.buffers.new_array() if place is None else place
@@ -191,22 +195,22 @@ def go_on(
 
 
 def as_fetched(place: np.ndarray | None) -> np.ndarray | None:
-    """What FETCH gets as `out`. Of a dtype that routines do not know only Python finds whether it fits."""
+    """Return the `out` for FETCH: None for a dtype that routines do not know, which Python compares afterwards."""
     return place if place is None or place.dtype in BY_NUMPY else None
 
 
 def part_of(place: np.ndarray, count: int) -> np.ndarray:
-    """The whole array, or its first `count` elements."""
+    """Return the whole array, or its first `count` elements."""
     return place if place.size == count else place.reshape(-1)[:count]
 
 
 def received(array: np.ndarray, status: int) -> Received:
-    """What the user gets of a message that was read into `out`, or into an array of its own."""
+    """Return (array, source, tag) for the user, from the array that was written and the status."""
     return array, -1 - status >> SOURCE_SHIFT, -1 - status & LARGEST_TAG
 
 
 def told(array: Any, out: Any, status: int) -> Received:
-    """The same, but `out` may be an array that routines cannot write into."""
+    """Do the same, and first copy the message to `out` if routines cannot write into it."""
     if out is not None and not is_in_place(out):
         out.flat[: array.size] = array.reshape(-1)
         array = part_of(out, array.size)

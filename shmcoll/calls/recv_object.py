@@ -19,14 +19,14 @@ def recv_object(dispatcher: Dispatcher, source: Any, tag: Any) -> Received:
 
 
 def post_object(dispatcher: Dispatcher, source: Any, tag: Any) -> Work[Any]:
-    """A receive that waits without keeping others from anything."""
+    """Post a receive of an object, and return its handle."""
     receive = make_object(dispatcher, source, tag)
     dispatcher.posted.enter(receive)
     return receive
 
 
 def make_object(dispatcher: Dispatcher, source: Any, tag: Any) -> PostedReceive:
-    """A receive, checked, to be posted."""
+    """Check the arguments of a receive, and return it ready to be posted."""
     dispatcher.routine("recv")  # loaded here, and not by the worker
     with dispatcher.checking("recv_object") as check:
         source, tag = wanted(dispatcher, source, tag, *check)
@@ -34,6 +34,6 @@ def make_object(dispatcher: Dispatcher, source: Any, tag: Any) -> PostedReceive:
 
 
 def made(memory: np.ndarray, status: int) -> Received:
-    """Return what the user gets of a message that is an object."""
+    """Return (object, source, tag) for the user, from the bytes of the message and the status."""
     _, source, tag = told(memory, None, status)
     return of_message(memory), source, tag

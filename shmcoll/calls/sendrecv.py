@@ -31,7 +31,7 @@ SHORT_BYTES = USUAL_RING // 2  # longest message that is sent without waiting fo
 
 
 class Expected:
-    """The receiving half. begun: the array into which it has begun to read a message, None until one has come."""
+    """The receiving half. begun: the array into which it has begun to read a message; None until one has arrived."""
 
     def __init__(self, dispatcher: Dispatcher, place: np.ndarray | None, source: int, tag: int):
         self._dispatcher = dispatcher

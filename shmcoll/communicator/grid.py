@@ -295,7 +295,7 @@ class Grid(ProcessBound):
 
 
 def _as_dims(dims: Any, size: int, operation: str, rank: int) -> tuple[int, ...]:
-    """How many ranks lie along each axis; those given as 0 are chosen."""
+    """Return the number of ranks along each axis. Numbers given as 0 are chosen."""
     listed = list(dims) if isinstance(dims, (tuple, list, np.ndarray)) and np.ndim(dims) else [dims]
     if isinstance(dims, (tuple, list, np.ndarray)) and not len(listed):
         if size == 1:
@@ -316,7 +316,7 @@ def _as_dims(dims: Any, size: int, operation: str, rank: int) -> tuple[int, ...]
 
 
 def _coordinates(rank: int, dims: tuple[int, ...]) -> tuple[int, ...]:
-    """Where a rank is; the last coordinate varies fastest."""
+    """Return the coordinates of a rank; the last one varies fastest."""
     found = []
     for ranks in reversed(dims):
         rank, place = divmod(rank, ranks)
@@ -325,7 +325,7 @@ def _coordinates(rank: int, dims: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _balanced(ranks: int, axes: int) -> list[int]:
-    """A number as a product of so many factors that are close to each other, in falling order, as MPI_Dims_create."""
+    """Return factors of a number, one per axis, that are close to each other, in falling order, as MPI_Dims_create."""
     factors = [1] * axes
     primes, prime = [], 2
     while ranks > 1:

@@ -345,7 +345,7 @@ class Messages(NativeCalls):
         return post(self._dispatcher, out, source, tag)
 
     def _send_again(self, status: int, x: Any, dest: int | None, tag: int, synchronous: bool) -> Any:
-        """After the native entry has not let a send in: a synchronous one never."""
+        """Send in Python what the native entry has not sent. It never sends a synchronous message."""
         if dest is None and status in (c.NEEDS_PYTHON, c.BUSY):
             return self._check_send(x, tag)
         return self._again("send", status, send_synchronously if synchronous else calls.send, x, dest, tag)
@@ -359,7 +359,7 @@ class Messages(NativeCalls):
         return begin(self._dispatcher, buffer_check.around(send, self._dispatcher, operation, {"x": value}))
 
     def _recv_again(self, status: int, out: Any, source: int | None, tag: int) -> Any:
-        """After the native entry has not let a receive in."""
+        """Receive in Python what the native entry has not received."""
         if source is None and status in (c.NEEDS_PYTHON, c.BUSY):
             return self._nothing(out, tag)
         if status == c.GIVES_WAY:
@@ -367,16 +367,16 @@ class Messages(NativeCalls):
         return self._again("recv", status, calls.recv, out, source, tag)
 
     def _check_send(self, x: Any, tag: int) -> None:
-        """Refuse what could not be sent to anybody: what is wrong at the edge of a grid is wrong elsewhere."""
+        """Refuse arguments that would be wrong for any rank, also at the edge of a grid, where nothing is sent."""
         check_send(self._dispatcher, x, self._rank, tag)
 
     def _nothing(self, out: Any, tag: int) -> tuple[Any, None, None]:
-        """Return what is received from nobody; refuse what could not be received from anybody."""
+        """Return the result of a receive from no rank. Refuse arguments that would be wrong for any rank."""
         check_recv(self._dispatcher, given.as_memory(out), ANY, tag)
         return out, None, None
 
     def _now_or_ended(self, result: Any, later: bool) -> Any:
-        """The result of a call that has nothing to do, or the handle of that call."""
+        """Return the result of a call that has nothing to do, or a handle that has it."""
         return self._dispatcher.worker.ended(result) if later else result
 
 

@@ -27,7 +27,7 @@ MESSAGES = {
 
 
 def receives(operation: str) -> bool:
-    """Whether a call of MESSAGES receives, or looks for what could be received."""
+    """Return whether a call of MESSAGES receives, or looks for a message to receive."""
     return bool(RECORDS[MESSAGES[operation]].form & ANY_SOURCE)
 
 
@@ -48,7 +48,7 @@ def called_in(load: Callable[[int], int], group: Any) -> str:
 
 
 def message_in_words(group: Group, operation: str, peer: int, tag: int) -> str:
-    """`recv(source=1, tag=ANY)`: a call by its name."""
+    """Return a message call as text, such as `recv(source=1, tag=ANY)`."""
     name = "source" if receives(operation) else "dest"
     whose, which = "ANY" if peer == ANY else group.name(peer), "ANY" if tag == ANY else tag
     return f"{operation}({name}={whose}, tag={which})"
@@ -94,10 +94,10 @@ def composite_name(composite: int) -> str:
 
 
 def composite_root(composite: int) -> int:
-    """Return the root of a composite call; -1 where it has none."""
+    """Return the root of a composite call; -1 if it has no root."""
     return (composite >> 8) - 1
 
 
 def _forced(record: Collective, algorithm: int) -> str:
-    """', algorithm=ring' where the call asks for one."""
+    """Return ', algorithm=ring'; empty if the call asks for no algorithm."""
     return f", algorithm={record.algorithms[algorithm - 1]}" if 0 < algorithm <= len(record.algorithms) else ""

@@ -18,7 +18,7 @@ _SHOWN = 8  # at most so many different tags
 
 
 def missing_message(group: Group, words: np.ndarray, operation: str, mail: MessageBuffers) -> str:
-    """Whom a call has waited for in vain, and what has come instead."""
+    """Return for which rank a call has waited without success, and which messages have arrived instead."""
     peer, tag = words.item(c.ARGUMENT // WORD), words.item(c.ARGUMENT_2 // WORD)
     if not receives(operation):
         if words.item(c.SEND_MEMORY // WORD) == GIVE_UP:
@@ -32,9 +32,9 @@ def missing_message(group: Group, words: np.ndarray, operation: str, mail: Messa
 
 
 def what_waits(group: Group, sources: Sequence[int], mail: MessageBuffers | SeenMessages) -> str:
-    """Return ' (what waits to be received: from rank 1 2 with tag 7)'; empty if nothing from these ranks does."""
-    come = [f"from rank {group.name(source)} {_tags(tags)}" for source in sources if (tags := mail.waiting(source))]
-    return f" (what waits to be received: {'; '.join(come)})" if come else ""
+    """Return ' (waiting to be received: from rank 1: 2 with tag 7)'; empty if no message of these ranks is."""
+    waiting = [f"from rank {group.name(source)}: {_tags(tags)}" for source in sources if (tags := mail.waiting(source))]
+    return f" (waiting to be received: {'; '.join(waiting)})" if waiting else ""
 
 
 def _tags(tags: list[int]) -> str:
@@ -44,7 +44,7 @@ def _tags(tags: list[int]) -> str:
 
 
 def misfit(call: str, group: Group, words: np.ndarray, mail: MessageBuffers) -> Exception:
-    """For a message that is not what a receive is for, or does not go into its `out`."""
+    """Return the error for a message of another kind than the receive expects, or that does not fit its `out`."""
     source, tag = mail.found
     sent = f"the next message, from rank {group.name(source)} with tag {tag},"
     if mail.found_object:

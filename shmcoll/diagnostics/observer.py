@@ -1,4 +1,4 @@
-"""Jobs as seen from outside, while they run or hang. The jobs do not notice.
+"""Jobs as seen from outside, while they run or hang. The jobs are not disturbed.
 
 An arena has no name. It is found in the maps of this user's processes (/proc/PID/maps), and opened read-only through a
 descriptor of such a process (/proc/PID/fd), which ranks keep open. Words are read by pread, which takes no memory in
@@ -133,7 +133,7 @@ def command_line(pid: int) -> list[str]:
 
 @contextlib.contextmanager
 def jobs() -> Iterator[list[ObservedJob]]:
-    """The jobs of this user, the oldest first. Their arenas are closed afterwards."""
+    """Yield the jobs of this user, the oldest first. Their arenas are closed afterwards."""
     found: list[ObservedJob] = []
     try:
         for file, processes in _mapped().items():

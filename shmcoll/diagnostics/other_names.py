@@ -115,7 +115,7 @@ def of_module(name: str | None) -> str:
 def missing(
     owner: str, name: str, known: Iterable[str], comm: type | None = None, inner: type | None = None
 ) -> AttributeError:
-    """Return the error for an attribute that an object has not.
+    """Return the error for an attribute that an object does not have.
 
     Args:
         owner: the object, in words.

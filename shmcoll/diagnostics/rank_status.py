@@ -37,10 +37,11 @@ class RankStatus:
     or is in a message. message: the time since which the message has waited (CLOCK_MONOTONIC, ns); 0 if it is in no
     message.
 
-    blames: the ranks of the world that keep it from going on. arrived: whether these have come to the operation. sends:
-    whether the message is one that it sends. start: the start time of its process, 0 if it is not known. node: the name
-    of its node, if the job has several. over_nodes: whether the operation is one of a group over nodes. is_world:
-    whether that is the group of all ranks. mail: the messages that wait for it while it receives another one, in words.
+    blames: the ranks of the world that keep it from going on. arrived: whether these have arrived at the operation.
+    sends: whether the message is one that it sends. start: the start time of its process, 0 if it is not known. node:
+    the name of its node, if the job has several. over_nodes: whether the operation is one of a group over nodes.
+    is_world: whether that is the group of all ranks. mail: the messages that wait for it while it receives another one,
+    in words.
     """
 
     rank: int
@@ -237,7 +238,7 @@ def process_state(pid: int) -> str:
 
 
 def who_blocks(group: Group, rank: int, sequence: int) -> tuple[tuple[int, ...], bool]:
-    """Return the ranks of the world that keep a rank of the group from going on, and whether they have come to the
+    """Return the ranks of the world that keep a rank of the group from going on, and whether they have arrived at the
     operation."""
     awaited = awaited_by(group, rank)
     if awaited is None:

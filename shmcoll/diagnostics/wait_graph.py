@@ -29,7 +29,8 @@ def who_stopped(group: Group, waiting: int, awaited: int, sequence: int) -> list
 
 
 def awaited_by(group: Group, rank: int) -> int | None:
-    """Return the rank whose word a rank sleeps for; None if the word has come, or if it has never slept."""
+    """Return the rank whose word a rank sleeps for; None if the word has been written, or if the rank has never
+    slept."""
     box, load = group.mailbox(rank), group.arena.load
     peer, word, value = (load(box + w) for w in (layout.AWAITED_PEER, layout.AWAITED_WORD, layout.AWAITED_VALUE))
     end = layout.cells_offset(group.size)

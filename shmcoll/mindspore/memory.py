@@ -51,7 +51,7 @@ def new_like(x: Any, shape: tuple[int, ...]) -> tuple[Any, np.ndarray]:
 
 
 def nothing_like(tensor: Any) -> Any:
-    """Return what stands for no result: a tensor of the element type of another one, of shape (1,), that is zero."""
+    """Return the tensor in place of a missing result: zero, of shape (1,), of the element type of another tensor."""
     out, place = new_like(tensor, (1,))
     place[...] = 0
     return out

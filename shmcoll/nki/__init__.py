@@ -4,7 +4,7 @@
 around a collective. An import of `nki.collectives` by another path gives the same functions and classes.
 
     kernels         `jit` and `simulate`: a kernel runs as Python
-    isa             what copies and fills arrays
+    isa             functions that copy and fill arrays
     language        operators, dtypes, arrays, loops
     replica_group   which ranks take part, and the communicator of a rank-list
     tensors         the checks of lists of tensors, `priority` and the operator

@@ -1,4 +1,4 @@
-"""The collectives of blocks whose lengths only run time knows: all_to_all_v and all_gather_v.
+"""The collectives of blocks whose lengths are known at run time only: all_to_all_v and all_gather_v.
 
 The metadata has one column for each position of the rank-list, and 3 or 4 rows of uint32, in elements:
 
@@ -10,7 +10,7 @@ The metadata has one column for each position of the rank-list, and 3 or 4 rows 
 all_gather_v reads column 0 of rows 0 and 1, because every rank gets the same block.
 
 Without `has_rdispls` the block of position p begins at p times floor(size / n) elements of the destination, whatever
-its length, as NKI's document says ("regardless of the actual recv_count"). A longer block may therefore go on into the
+its length, as NKI's document says ("regardless of the actual recv_count"). A longer block may therefore continue in the
 next slot. NKI does not say what happens if it meets the block of that slot, or the end of the destination. Here that is
 a `ValueError` on every rank.
 

@@ -1,7 +1,7 @@
-"""`nki.isa`, as far as kernels need it around a collective: what copies and fills arrays.
+"""`nki.isa`, as far as kernels need it around a collective: functions that copy and fill arrays.
 
 Kernels must not pass their own arguments to a collective, so they copy them to arrays of their own, and the results
-back. What computes is not here: numpy does that. One program runs on each rank, so there are no other cores to wait
+back. Functions that compute are not here: use numpy. One program runs on each rank, so there are no other cores to wait
 for. Engines and modes have names, and no effect.
 """
 
@@ -14,7 +14,7 @@ from shmcoll.nki import language
 
 
 class engine(Enum):  # NKI's name
-    """What would execute an instruction."""
+    """The engines that would execute an instruction."""
 
     tensor = "tensor"
     vector = "vector"
@@ -26,7 +26,7 @@ class engine(Enum):  # NKI's name
 
 
 class dge_mode(Enum):  # NKI's name
-    """What would make the descriptors of a copy."""
+    """The units that would make the descriptors of a copy."""
 
     none = "none"
     swdge = "swdge"

@@ -1,7 +1,7 @@
 """`jit` and `simulate` of `nki`: a kernel is a Python function, and calling it runs it, on numpy arrays.
 
 NKI compiles a kernel for the hardware. Here the body runs as Python, statement by statement, once on each rank. So the
-collectives in it are made where they are written.
+collectives in it are made in the order in which they are written.
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Kernel:
-    """What `jit` returns: a function that is called as it is, or with a number of cores, `kernel[2](x)`.
+    """The result of `jit`: a function that is called as it is, or with a number of cores, `kernel[2](x)`.
 
     func: the function.
     """

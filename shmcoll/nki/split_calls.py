@@ -27,7 +27,7 @@ class NkiInstruction:
     __slots__ = ("_call", "_rows", "name", "operation")
 
     def __init__(self, operation: str, name: str | None, call: tuple[Any, ...], rows: np.ndarray | None):
-        """call: the arguments of what moves the blocks. rows: the metadata where the received counts are written."""
+        """Keep a prepared call. call: its arguments. rows: the metadata into which the received counts are written."""
         self.operation, self.name, self._call, self._rows = operation, name, call, rows
 
     def __repr__(self) -> str:
@@ -66,7 +66,7 @@ def _in_two_parts(
             name: a label.
 
         Returns:
-            What `OPERATION_trigger` takes.
+            The instruction for `OPERATION_trigger`.
 
         Raises:
             RuntimeError: an earlier prepare has not been triggered.

@@ -1,4 +1,4 @@
-"""What the functions share: lists of tensors, `priority`, the operator, and reductions of float8.
+"""Helpers of all functions: lists of tensors, `priority`, the operator, and reductions of float8.
 
 A call of one tensor is checked by the communicator. A coalesced call, or a reduction of float8, is checked here: all
 tensors before the first one moves.

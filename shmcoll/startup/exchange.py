@@ -1,4 +1,4 @@
-"""What ranks tell each other over MPI while they join, each exchange within a limit.
+"""The exchanges of ranks over MPI while they join, each within a limit.
 
 A rank waits in an exchange for all ranks. One that does not join, or cannot be reached, is an error on the others after
 `patience` seconds, and nobody waits forever: no call here blocks. The end of MPI has a limit then, too.
@@ -40,7 +40,7 @@ class Exchange:
         return made
 
     def all_gather(self, value: Any) -> list[Any]:
-        """Return what each rank has brought, by rank."""
+        """Return the values of all ranks, by rank."""
         mine = np.frombuffer(pickle.dumps(value), np.uint8)
         lengths = np.empty(self._comm.Get_size(), np.int64)
         own = np.array([mine.size], np.int64)
@@ -50,7 +50,7 @@ class Exchange:
         return [pickle.loads(one.tobytes()) for one in np.split(told, np.cumsum(lengths)[:-1])]
 
     def barrier(self) -> None:
-        """Wait until all ranks have come here."""
+        """Wait until all ranks have arrived here."""
         self._wait(self._comm.Ibarrier())
 
     def _wait(self, request: Any, *memory: Any) -> None:

@@ -7,9 +7,9 @@ its own, of one rank, and so does one that a rank has started (`marks.py`).
 Programs between launcher and rank. Whatever the launcher has started for a rank, the first process there that calls
 `init` is the rank: it alone writes the record of the rank, under a lock. A program in between may have closed the
 arena's descriptor, as Python's `subprocess` does. Then the rank opens the arena of the launcher, which SHMCOLL_ARENA
-names, and checks it as an inherited one. A later process, started before the rank had joined, finds the record. It is
-told if the rank lives, unless the rank has started it: then it is a job of its own. If the rank has left, as the first
-of two programs in a script does, the ranks among the second programs meet under a name.
+names, and checks it as an inherited one. A later process, started before the rank had joined, finds the record. It
+raises an error if the rank is alive, unless the rank has started it: then it is a job of its own. If the rank has left,
+as the first of two programs in a script does, the ranks among the second programs meet under a name.
 """
 
 import fcntl

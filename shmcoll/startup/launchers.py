@@ -2,7 +2,7 @@
 
 A launcher gives a rank its number, the size of the job, and a key under which the ranks meet: it is the same on all
 ranks of this job, and differs from that of any other job (see `rendezvous.py`). A process that a rank starts inherits
-the variables, and is no rank (`marks.py`).
+the variables, but is not a rank (`marks.py`).
 """
 
 import contextlib
@@ -69,8 +69,8 @@ class _Launcher:
         if self.find is _variables:
             raise ShmcollError(
                 f"process {mark.pid}, which has joined a job, has started this one, whose RANK and WORLD_SIZE are the "
-                f"same, and MASTER_ADDR and MASTER_PORT are not. If it is no rank, remove RANK from its environment. "
-                f"If it is a rank of another job, remove {marks.NAME}"
+                f"same, and MASTER_ADDR and MASTER_PORT are not. If it is not a rank, remove RANK from its "
+                f"environment. If it is a rank of another job, remove {marks.NAME}"
             )
         return False
 

@@ -1,4 +1,4 @@
-"""The mark of a rank in its environment, by which the processes that it starts know that they are none.
+"""The mark of a rank in its environment, by which the processes that it starts know that they are not ranks.
 
 They inherit the variables of the rank's launcher, which stay in the environment because other libraries of the rank
 read them. So a process that has joined adds the mark: which process it is, the name of its job if it gave one, and what

@@ -42,7 +42,7 @@ class _Finder(MetaPathFinder, Loader):
             return None
         try:
             found = importlib.util.find_spec(f"shmcoll.{fullname}")
-        except ModuleNotFoundError:  # what it would be in is no package
+        except ModuleNotFoundError:  # its parent is not a package
             return None
         return found and ModuleSpec(fullname, self, is_package=found.submodule_search_locations is not None)
 

@@ -77,7 +77,7 @@ _PAUSE = 0.002  # seconds between two listings, unless these take long
 
 
 class Stage(enum.Enum):
-    """How far the meeting in an arena has come."""
+    """The stage of the meeting in an arena."""
 
     CLAIMED = enum.auto()
     OPEN = enum.auto()
@@ -91,7 +91,7 @@ def meet(key: str, rank: int, size: int, *, wait_timeout: float, patience: float
     wait_timeout: limit of one wait in collectives, in seconds.
     patience: how long to wait for the other ranks here, in seconds.
     Raises `ArenaError` if another process is this rank already, and on all ranks if there is too little memory.
-    Raises `ShmcollError` if ranks do not come or disagree on the size.
+    Raises `ShmcollError` if ranks do not arrive or disagree on the size.
     """
     end = time.monotonic() + patience
     if rank == 0:

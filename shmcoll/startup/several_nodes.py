@@ -6,10 +6,10 @@ pretend that ranks of one machine are on several. Host names are only for messag
 read.
 
 The steps, which all ranks take together. Each is an exchange of MPI, so no rank guesses, and each has the limit of
-joining (`exchange.py`), except that MPI splits its communicator without one, when all ranks have come:
+joining (`exchange.py`), except that MPI splits its communicator without one, when all ranks have arrived:
 
-1. duplicate the communicator; exchange the facts about each rank. What does not fit is an error on all ranks that names
-   the node: another version, another byte order, an MPI without threads
+1. duplicate the communicator; exchange the facts about each rank. A difference that matters is an error on all ranks
+   that names the node: another version, another byte order, an MPI without threads
 2. the lowest rank of a node draws a random name; all ranks learn the names. The ranks of a node meet in an arena under
    it (`rendezvous.py`)
 3. exchange how that went: if a node has no room in /dev/shm, all ranks of all nodes raise what it says
@@ -102,7 +102,7 @@ def connect(mpi: Any, comm: Any, launcher: str, limits: tuple[float, float], lea
 
 
 def _connect(mpi: Any, own: Any, launcher: str, limits: tuple[float, float], leaders: int | None) -> Communicator:
-    """Do that on an MPI communicator that nobody else uses."""
+    """Make that communicator from an MPI communicator that nobody else uses."""
     exchange = Exchange(mpi, own, limits[1])
     topology, told = _find_nodes(mpi, own, exchange, leaders)
     here = topology.local
@@ -159,7 +159,7 @@ def running_mpi() -> Any:
 
 
 def _find_nodes(mpi: Any, comm: Any, exchange: Exchange, leaders: int | None) -> tuple[Topology, list[dict[str, Any]]]:
-    """Return the nodes, and what each rank has said. Raises on all ranks if something does not fit."""
+    """Return the nodes, and the facts about each rank. Raises on all ranks if something does not fit."""
     shared = comm.Split_type(mpi.COMM_TYPE_SHARED)
     first = exchange.within(shared).all_gather(comm.Get_rank())[0]
     shared.Free()

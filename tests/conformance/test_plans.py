@@ -93,7 +93,7 @@ def test_what_cannot_be_planned_is_refused(ranks):
     told = ranks(1, refused)[0]
     copied = "would be copied at every call: "
     assert told[0].startswith("plan on rank 0: there is no plan of 'split'; there are plans of barrier, all_reduce, ")
-    assert told[1] == "plan of all_reduce on rank 0: x must be a numpy array, to be used where it is; got a list"
+    assert told[1] == "plan of all_reduce on rank 0: x must be a numpy array, to be used in place; got a list"
     assert told[2] == f"plan of all_reduce on rank 0: x {copied}it is not C-contiguous"
     assert told[3] == f"plan of all_reduce on rank 0: out {copied}it is not C-contiguous"
     assert told[4] == f"plan of all_reduce on rank 0: x {copied}the operation converts its dtype float64"
@@ -161,8 +161,8 @@ IN_PLACE = ("all_to_all_v", "all_gather_v", "gather_v", "scatter_v", "reduce_sca
 WHY = (
     "x would be copied at every call: it ",
     "out would be copied at every call: it ",
-    "out must be a numpy array, to be used where it is; got a memoryview",
-    "x must be a numpy array, to be used where it is; got a memoryview",
+    "out must be a numpy array, to be used in place; got a memoryview",
+    "x must be a numpy array, to be used in place; got a memoryview",
 )
 
 

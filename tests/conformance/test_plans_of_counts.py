@@ -118,12 +118,12 @@ def test_what_cannot_be_planned_is_refused(ranks):
     assert told[1].startswith("all_to_all_v on rank 0: ")
     assert told[2].startswith(f"plan of all_to_all_v on rank 0: x {copied}")
     assert told[3].startswith(f"plan of gather_v on rank 0: x {copied}")
-    assert told[4] == "plan of send on rank 0: x must be a numpy array, to be used where it is; got a list"
+    assert told[4] == "plan of send on rank 0: x must be a numpy array, to be used in place; got a list"
     assert told[5].startswith(f"plan of send on rank 0: x {copied}")
     assert told[6].startswith(
         "send on rank 0: dest 7 is not a rank of this group of 1; use 0 or start more ranks: shmrun"
     )
-    assert told[7] == "plan of recv on rank 0: out must be a numpy array, to be used where it is; got a NoneType"
+    assert told[7] == "plan of recv on rank 0: out must be a numpy array, to be used in place; got a NoneType"
     assert told[8].startswith("recv on rank 0: tag -2 is out of range")
     assert told[9] == "plan of recv on rank 0: async_op belongs to the call; use plan.start()"
     assert told[10].startswith("plan of sendrecv on rank 0: missing a required argument: 'dest'")

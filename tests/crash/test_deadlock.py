@@ -131,7 +131,7 @@ def test_messages_that_do_not_fit_and_other_communicators_do_not_help(ranks):
 
     for kind, text, sent in ranks(2, run):
         assert (kind, sent) == ("Deadlock", True)
-        assert text.count("(what waits to be received: from rank ") == 2 and "with tag 9" in text
+        assert text.count("(waiting to be received: from rank ") == 2 and "with tag 9" in text
 
 
 def test_another_thread_is_no_proof(ranks):

@@ -226,7 +226,7 @@ def test_a_receive_without_a_message_says_for_which_one_it_waits(ranks, wait):
     assert told.startswith(call)
     who = "rank 1 has" if wait == "one" else "ranks 1, 2 have"
     assert f"timed out after 0.4 s; {who} sent nothing with tag 5" in told
-    assert "(what waits to be received: from rank 1 1 with tag 3)" in told
+    assert "(waiting to be received: from rank 1: 1 with tag 3)" in told
     assert again == told
 
 

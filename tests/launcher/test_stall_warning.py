@@ -89,7 +89,7 @@ def test_a_wrong_tag(shmrun):
             comm.barrier()
     """)
     _, lines = reported(shmrun, "--stall-warning", "0.3", lines=2)
-    waits = r"\(what waits to be received: from rank 0 1 with tag 3, 2 with tag 5; from rank 1 1 with tag 7\)"
+    waits = r"\(waiting to be received: from rank 0: 1 with tag 3, 2 with tag 5; from rank 1: 1 with tag 7\)"
     lasted = [float(re.search(rf"for ([\d.]+) s.*recv\(source=0, tag=6\).*{waits}", line)[1]) for line in lines]
     assert lasted[0] < lasted[1]
 

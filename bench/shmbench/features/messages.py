@@ -27,7 +27,7 @@ def _there_and_back(comm: Any, x: np.ndarray, out: np.ndarray, n: int) -> None:
 
 
 def _one_way(comm: Any, x: np.ndarray, out: np.ndarray, n: int) -> None:
-    """Messages from rank 0 to rank 1. The time ends when the last one has arrived."""
+    """Send messages from rank 0 to rank 1. The time ends when the last one has arrived."""
     for _ in range(n):
         if comm.rank == 0:
             comm.send(x, 1, 0)
@@ -53,7 +53,7 @@ def _exchange_two(comm: Any, x: np.ndarray, out: np.ndarray, n: int) -> None:
 
 
 def _exchange_batch(comm: Any, x: np.ndarray, out: np.ndarray, n: int) -> None:
-    """The same as one batch."""
+    """Do the same in one batch."""
     from shmcoll import Recv, Send, wait_all
 
     other, xs, outs = 1 - comm.rank, np.split(x, 2), np.split(out, 2)

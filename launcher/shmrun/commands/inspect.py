@@ -1,4 +1,4 @@
-"""`shmrun inspect`: where every rank of a running or hanging job is, read from outside. The job does not notice."""
+"""`shmrun inspect`: where every rank of a running or hanging job is, read from outside. The job is not disturbed."""
 
 import json
 from typing import Any

@@ -9,8 +9,8 @@ It passes signals on, and ends as the launcher does. If it is killed, the kernel
 
 A shell that starts a command with `&` in a script has it ignore SIGINT and SIGQUIT, so that what is typed at the
 terminal does not reach it. shmrun still passes them on if a process has sent them (`kill -INT`); only what comes from
-the terminal is dropped. The ranks start with the usual action of both signals. Other signals that are ignored stay so
-(nohup).
+the terminal is dropped. The ranks start with the usual action of both signals. Other signals that are ignored stay
+ignored (nohup).
 
 It stops after Ctrl-Z (SIGTSTP), when the launcher has stopped the ranks and itself, and when the launcher has stopped
 by SIGTTIN or SIGTTOU. If a user stops the launcher by its own pid, this process runs on, because nothing would wake it

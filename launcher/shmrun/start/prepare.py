@@ -73,7 +73,7 @@ def _check_system() -> None:
     except ShmcollError as e:
         raise Refused(str(e), 1) from e
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    if 0 <= limit < _LEAST_SPACE:  # numpy's BLAS would end the process without a word of ours
+    if 0 <= limit < _LEAST_SPACE:  # numpy's BLAS would end the process without a message of ours
         raise Refused(
             f"the limit on address space is {limit >> 20} MiB; Python with numpy takes more. Raise it (ulimit -v).", 1
         )

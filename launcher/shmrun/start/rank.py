@@ -42,7 +42,7 @@ class Rank(RankProcess):
         super().send(signum)
 
     def read_report(self) -> None:
-        """Read what has come of the report, without waiting. When the rank has ended, nothing more comes."""
+        """Read the part of the report that has arrived, without waiting. When the rank has ended, no more arrives."""
         self.is_reporting = self.status is None
         with contextlib.suppress(BlockingIOError):
             while data := os.read(self.report_fd, 1 << 16):

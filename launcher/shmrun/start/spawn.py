@@ -8,9 +8,9 @@ The launcher is single-threaded and forks all ranks in a row. Each child
  * is bound to its cores, so that all its threads will be;
  * holds no other descriptor of the launcher than the arena's and its end of the report pipe.
 
-Signals stay blocked from before the first fork until the child is ready for them and the launcher watches: one that
-comes in between is neither lost nor delivered to half of the ranks. Descriptors are plain numbers here, because a
-Python object that owned one would close that number in a child at some later time, when it may be another file's.
+Signals stay blocked from before the first fork until the child is ready for them and the launcher watches: a signal
+that arrives in between is neither lost nor delivered to half of the ranks. Descriptors are plain numbers here, because
+a Python object that owned one would close that number in a child at some later time, when it may be another file's.
 """
 
 import errno
@@ -51,7 +51,7 @@ def start(job: Job, mask: Iterable[int]) -> list[Rank] | Self:
 
     mask: the signals that `shmrun` was started with blocked, which ranks are to have.
 
-    Raises `Refused` when the system has no room for so many processes or descriptors; then none is left running.
+    Raises `Refused` when the system has no room for so many processes or descriptors; then no rank is left running.
     """
     launcher = os.getpid()
     signal.pthread_sigmask(signal.SIG_BLOCK, READ)

@@ -7,17 +7,17 @@ With `--tag-output` each line is marked with its rank; with `--tee` the rank's l
 A stream without the turn takes it if the turn is free and there is something to read. The stream passes on at once what
 it reads, also the beginning of a line, which may be a prompt. It has the turn
 
-    after a whole line, or a line that begins anew (\\r)   until nothing has come for QUIET
-    within a line, or a write that has filled the pipe    until nothing has come for HOLD, or MOST_HOLD is over
+    after a whole line, or a line that begins anew (\\r)   until nothing has arrived for QUIET
+    within a line, or a write that has filled the pipe    until nothing has arrived for HOLD, or MOST_HOLD is over
     in any case                                           until the end of the line in which TURN or LONGEST is over;
                                                           MOST_HOLD while it fills pipes or buffers
     when the rank has ended                               until the pipe is empty
 
 So a line is cut only if its rank takes longer than that to write it and another rank prints meanwhile. There is one
-exception, for programs that write whenever a buffer is full: they cut their lines anywhere, and the rest may come much
-later. A piece with the size of such a buffer is passed on up to its last line, and the rest is kept until its line has
-come. But a rank that has filled its pipe is in the middle of a write, and goes on when the kernel lets it run. That
-counts until a piece of another size has come, or the turn is over.
+exception, for programs that write whenever a buffer is full: they cut their lines anywhere, and the rest may arrive
+much later. A piece with the size of such a buffer is passed on up to its last line, and the rest is kept until its line
+is complete. But a rank that has filled its pipe is in the middle of a write, and goes on when the kernel lets it run.
+That counts until a piece of another size has arrived, or the turn is over.
 
 A reader that is slow, or stopped, must not hold up the launcher, which has ranks to watch. So a sink writes only what
 the reader accepts without waiting. While it is full its streams are not read, and the ranks wait, as they would for a

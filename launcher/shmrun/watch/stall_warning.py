@@ -2,7 +2,7 @@
 
 The launcher reads the arena, so ranks do nothing for it. It looks only when a wait that it knows of, or one that could
 have begun after its last look, may be as long as the limit. An operation that takes long but goes on is no stall: what
-the waiting ranks sleep for, and how far they have come, must be the same in a second look. A stall is reported when the
+the waiting ranks sleep for, and how far they have got, must be the same in a second look. A stall is reported when the
 limit is over, and again whenever it has lasted twice as long as when it was reported last.
 
 The diagnostics are imported for the first look: numpy and llvmlite come with them, which most launchers never need.

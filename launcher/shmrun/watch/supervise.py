@@ -7,7 +7,7 @@ SIGINT SIGTERM               the same table comes first if ranks have waited for
 SIGTSTP (Ctrl-Z)             the ranks are stopped, and then the launcher; after SIGCONT to any of them all go on
 rank 0 wants the terminal    it gets the terminal, or the job is stopped (`shmrun/start/terminal.py`)
 the time limit is over       the same table, before the ranks are ended
-output, a report             is read as far as it has come
+output, a report             is read as far as it has arrived
 a stall                      is reported (`stall_warning.py`)
 """
 

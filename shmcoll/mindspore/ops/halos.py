@@ -1,7 +1,7 @@
 """NeighborExchangeV2: the borders of an image to the neighbours, and theirs. All ranks of the group call it.
 
-What follows from the settings, the shape of the input and the size of the group is computed once, and kept until the
-shape or the size changes.
+The steps of a call follow from the settings, the shape of the input and the size of the group. They are computed once,
+and kept until the shape or the size changes.
 """
 
 from collections.abc import Sequence

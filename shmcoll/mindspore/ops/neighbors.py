@@ -1,6 +1,6 @@
 """NeighborExchange: tensors to some ranks, and from some. All ranks of the group call it.
 
-What follows from the settings is computed at the first call.
+The plan of the exchange is computed at the first call.
 """
 
 from collections.abc import Sequence

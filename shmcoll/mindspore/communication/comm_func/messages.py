@@ -68,11 +68,11 @@ class P2POp:
 
     Args:
         op: "isend" or "irecv", or the function. Like all arguments, it is read again when the message begins.
-        tensor: the tensor to send; for "irecv" a tensor like that which comes, or its shape as a tuple.
+        tensor: the tensor to send; for "irecv" a tensor like the one to receive, or its shape as a tuple.
         peer: the other rank, as it is numbered in the world.
         group: the name of the group; None for the world.
         tag: 0.
-        recv_dtype: the element type of what comes, if `tensor` is a shape.
+        recv_dtype: the element type to receive, if `tensor` is a shape.
 
     Raises:
         TypeError: an argument is of another type.

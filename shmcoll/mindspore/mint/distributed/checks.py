@@ -1,4 +1,4 @@
-"""What the collectives of `mint.distributed` check, in MindSpore's order and words.
+"""The checks of the collectives of `mint.distributed`, in MindSpore's order and words.
 
 Nearly everything is a `TypeError`. Checks that need nothing of other ranks come first; nothing has been sent when one
 raises.

@@ -1,6 +1,6 @@
 """Collectives on a list of tensors: all_gather, reduce_scatter, gather, scatter.
 
-What is wrong with a list of tensors raises on every rank; what does not fit together, only on the rank that receives.
+A wrong list of tensors raises on every rank. Tensors that do not fit together raise only on the rank that receives.
 """
 
 from typing import Any

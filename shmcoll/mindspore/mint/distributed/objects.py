@@ -129,7 +129,7 @@ def recv_object_list(object_list: list[Any], src: int = 0, group: str | None = N
     """Receive the objects of `send_object_list` from rank `src`.
 
     Args:
-        object_list: a list of the length of that which was sent; its members are replaced.
+        object_list: a list as long as the one that was sent; its members are replaced.
         src: a rank, as it is numbered in the world.
         group: as for `all_gather_object`.
         device: has no effect.

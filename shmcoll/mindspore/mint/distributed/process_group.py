@@ -84,7 +84,7 @@ def init_process_group(
         if rank < 0:
             raise ValueError("Specified rank must be a non-negative integer.")
         address = _address(init_method) if init_method is not None else f"{store.host}:{store.port}"  # type: ignore[union-attr]
-    # What a rank has started is told that its arguments do not fit: it is no rank, and a job of one
+    # A process that a rank has started gets an error about its arguments: it is not a rank, but a job of one
     unmarked = {name: value for name, value in os.environ.items() if name != marks.NAME}
     if address is not None and "SHMCOLL_ARENA" not in os.environ and find_placement(unmarked) is None:
         comm = shmcoll.init(rank=rank, size=world_size, job=f"mindspore {address}")

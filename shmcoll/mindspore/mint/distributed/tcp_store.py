@@ -35,7 +35,7 @@ class TCPStore:
     Raises:
         TypeError: an argument is of another type.
         ValueError: the port is not 0 to 65535, or `world_size` is not positive.
-        RuntimeError: the master cannot listen; or the master, or a worker, has not come within the timeout.
+        RuntimeError: the master cannot listen; or the master, or a worker, has not connected within the timeout.
     """
 
     def __init__(

@@ -94,7 +94,7 @@ class _Server:
             while True:
                 if connection := accept(self._listener):
                     self._begin(connection)
-        self._end_connections()  # one may have come last
+        self._end_connections()  # one may have connected last
 
     def _begin(self, connection: socket.socket) -> None:
         with self._lock:
