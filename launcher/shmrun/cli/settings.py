@@ -135,7 +135,7 @@ class Options:
 
     @property
     def line_buffered(self) -> bool:
-        """Whether Python ranks write line by line, so that lines come when they are printed, and in order."""
+        """Whether Python ranks write line by line, so that lines appear when they are printed, and in order."""
         return self.ranks > 1 or self.tag_output or self.log_dir is not None
 
     def shows(self, rank: int) -> bool:
