@@ -21,10 +21,11 @@ from shmcoll.runtime.work import Work
 
 
 class Companion(Protocol):
-    """What is to be received while a message is sent."""
+    """A receiver of messages while another message is sent."""
 
     def attach(self) -> np.ndarray | None:
-        """Where to read a message that has come; None: none has. What was attached before has been read."""
+        """Return the array to read an arrived message into; None if no message has arrived. The array of the call
+        before has been read completely."""
 
 
 def send(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any) -> None:
@@ -41,8 +42,8 @@ def of_array(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any, more: int = 0)
 
 
 def send_at_once(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any) -> Work[Any] | None:
-    """Send a short array without the worker, if nobody is in the line before it and no memory is missing; else None,
-    and nothing has been sent."""
+    """Send a short array without the worker, and return its handle. Return None, and send nothing, if another call is
+    in the line or memory is missing."""
     if type(x) is not np.ndarray or x.nbytes > PART_BYTES or not dispatcher.worker.is_open():
         return None
     entry = dispatcher.routine("send")
@@ -55,7 +56,7 @@ def send_at_once(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any) -> Work[An
 
 
 def send_on_at_once(dispatcher: Dispatcher, status: int, x: np.ndarray, dest: int, tag: int) -> Work[Any] | None:
-    """After the answer to BEGIN: the handle as `send_at_once` returns it. On an exception the caller has left."""
+    """Continue after the answer to BEGIN. Return what `send_at_once` does. On an exception the caller calls `left`."""
     sending = None
     if status == c.ASKS:
         sending = Sending(dispatcher, x, dest, tag)
@@ -66,8 +67,11 @@ def send_on_at_once(dispatcher: Dispatcher, status: int, x: np.ndarray, dest: in
 
 
 def go_on(dispatcher: Dispatcher, x: Any, dest: int, tag: int) -> tuple[int, "Sending | None"]:
-    """After HALFWAY: send the rest. The last status, and what says whether the message was refused. On an exception the
-    caller has left. BUSY: while receives are posted, only a thread that has the turn waits for memory."""
+    """Send the rest after HALFWAY. Return the last status and the `Sending`, which says whether it was refused.
+
+    On an exception the caller calls `left`. The status is BUSY if receives are posted and memory is missing: only a
+    thread that has the turn waits for memory then.
+    """
     sending = Sending(dispatcher, x, dest, tag)
     if dispatcher.posted.is_empty():
         return sending.put(c.HALFWAY), sending
@@ -76,7 +80,7 @@ def go_on(dispatcher: Dispatcher, x: Any, dest: int, tag: int) -> tuple[int, "Se
 
 
 def can_send(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any) -> bool:
-    """Return whether the routine takes these arguments as they are, for sure."""
+    """Return whether the routine certainly takes these arguments as they are."""
     if type(dest) is not int or type(tag) is not int:
         return False
     return 0 <= dest < dispatcher.size and 0 <= tag <= LARGEST_TAG and given.is_plain(x)
@@ -133,7 +137,7 @@ class Sending:
         self.begin().wait()
 
     def begin(self) -> Delivery:
-        """Send a synchronous message, and return what says when its receiver has begun."""
+        """Send a synchronous message. Return the `Delivery`, which finds out when its receiver has begun."""
         made: list[Delivery] = []
 
         def put() -> int:
@@ -150,7 +154,8 @@ class Sending:
         return made[0]
 
     def put_beside_receives(self) -> int:
-        """`put`, and posted receives meanwhile. These belong to the thread that has the turn: BUSY in any other."""
+        """Do as `put`, and serve posted receives meanwhile. Only the thread that has the turn may serve them: BUSY in
+        any other."""
         dispatcher = self._dispatcher
         if dispatcher.posted.is_empty():
             return self.put()
@@ -161,12 +166,18 @@ class Sending:
         return status
 
     def put(self, status: int = c.BUSY, companion: Companion | None = None, patience: float | None = None) -> int:
-        """Call the native entry, again with memory as often as it asks for some; its last status. `status`: what it has
-        answered already. OK: the message has been sent, or `raise_refusal` says why not; what is attached to the
-        `companion` may have been read in part.
+        """Call the native entry, again with memory as often as it asks for some. Return its last status.
 
-        Where there is no memory the message waits for its receiver: for `patience` seconds from when the last bytes of
-        it, or of what is attached, have moved. By default less than the timeout of those who wait for this rank.
+        OK means that the message has been sent, or that `raise_refusal` says why not. The message that the `companion`
+        has attached may have been read in part.
+
+        If memory is missing, the message waits for its receiver: for `patience` seconds after bytes of it, or of the
+        attached message, have last moved. The default is less than the timeout of the ranks that wait for this one.
+
+        Args:
+            status: the first answer of the native entry; BUSY if it has not been called.
+            companion: has messages that are received meanwhile.
+            patience: seconds.
         """
         dispatcher, dest = self._dispatcher, self._message[1]
         place, memory = None, BESIDE if companion else BEGIN
@@ -180,7 +191,7 @@ class Sending:
                     dispatcher.buffers.sweep(dest)
                     memory = AGAIN
                 elif asked == BLOCKED:
-                    place = companion.attach() if companion else None  # what was attached before has been read
+                    place = companion.attach() if companion else None  # the array before has been read completely
                     memory = GO_ON
                 else:
                     try:
@@ -191,8 +202,8 @@ class Sending:
                             memory = NONE
                         else:
                             memory = STAY
-                            # What is attached stays: to read it to its end would keep what is sent waiting. Where that
-                            # cannot even begin nobody waits for it; what is received meanwhile may make room
+                            # The attached message stays: reading all of it would delay the message that is sent. If
+                            # that one cannot begin, no rank waits for it, and a received message may free memory
                             has_begun = dispatcher.buffers.has_ring(dest)
                             if companion and (place is None or not has_begun):
                                 place = companion.attach()
@@ -219,7 +230,7 @@ class Sending:
         return self._entry(array, place, memory, dest, tag, form)
 
     def _has_waited(self, patience: float) -> bool:
-        """Whether nothing has moved for so many seconds."""
+        """Return whether nothing has moved for `patience` seconds."""
         mail = self._dispatcher.buffers
         moved = *mail.progress(self._message[1]), mail.bytes_read
         if moved != self._moved:

@@ -168,7 +168,7 @@ class _Recorder:
 
 
 def make(comm: Any, operation: Any, args: tuple[Any, ...], keywords: dict[str, Any]) -> Plan:
-    """The plan of `comm.operation(*args, **keywords)`. Errors: see `Communicator.plan`."""
+    """Return the plan of `comm.operation(*args, **keywords)`. Raises what `Communicator.plan` does."""
     dispatcher: Dispatcher = comm._dispatcher
     _check_operation(dispatcher, operation, args)
     where, method = f"plan of {operation} on rank {dispatcher.failures.name}", getattr(comm, operation)
@@ -184,7 +184,7 @@ def make(comm: Any, operation: Any, args: tuple[Any, ...], keywords: dict[str, A
     for name in ("x", "out"):
         array = values.get(name)
         if not isinstance(array, np.ndarray) and (array is not None or (operation in MESSAGES and name in values)):
-            raise ValueError(f"{where}: {name} must be a numpy array, to be used where it is; got {_kind(array)}")
+            raise ValueError(f"{where}: {name} must be a numpy array, to be used in place; got {_kind(array)}")
     if operation in MESSAGES:
         return _of_message(dispatcher, method, operation, where, values)
     return _of_collective(dispatcher, operation, where, values)
@@ -252,7 +252,7 @@ def _of_collective(dispatcher: Dispatcher, operation: str, where: str, values: d
 
 
 def _counted(dispatcher: Dispatcher, operation: str, values: dict[str, Any], out: np.ndarray | None) -> Plan:
-    """The plan of a call with counts that has been checked; `out` is None on a rank that gets nothing."""
+    """Return the plan of a call with counts that has been checked; `out` is None on a rank that gets nothing."""
     root, call = values.get("root", 0), getattr(calls, operation)
     check = operation, dispatcher.failures.name
     values = {**values, "out": out}
@@ -279,7 +279,7 @@ def _counted(dispatcher: Dispatcher, operation: str, values: dict[str, Any], out
 
 
 def copied(where: str, name: str, array: np.ndarray, other: np.ndarray | None = None) -> ValueError:
-    """Return the error for an array that cannot be used where it is. other: the other array of the call."""
+    """Return the error for an array that cannot be used in place. other: the other array of the call."""
     if not array.flags.c_contiguous:
         why = "it is not C-contiguous"
     elif not array.flags.aligned:
