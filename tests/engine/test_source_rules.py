@@ -284,6 +284,29 @@ def test_routines_import_no_library() -> None:
     ] == []
 
 
+#: first words of docstrings that say what something is, not what a function does
+NO_VERBS = {
+    *("A", "After", "All", "Also", "An", "At", "Before", "By", "Each", "Every", "For", "From", "How", "If", "In", "It"),
+    *("Its", "Of", "On", "Only", "That", "The", "This", "What", "When", "Where", "Whether", "Which", "Who", "With"),
+}
+
+
+def begins_without_verb(function: ast.FunctionDef) -> bool:
+    text = ast.get_docstring(function) or "Do"
+    is_property = any("property" in ast.unparse(one) for one in function.decorator_list)
+    return not is_property and (text.split()[0].strip(",.:") in NO_VERBS or not text[0].isupper())
+
+
+def test_the_docstring_of_a_function_begins_with_what_it_does() -> None:
+    """With a verb, as in "Return the name"; properties and classes are things."""
+    assert [
+        f"{name}:{node.lineno} {(ast.get_docstring(node) or '').splitlines()[0]}"
+        for name, tree in TREES.items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and begins_without_verb(node)
+    ] == []
+
+
 def functions(tree: ast.AST) -> list[ast.FunctionDef]:
     return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
 
