@@ -6,7 +6,6 @@ Calls come here if the native entry does not accept their arguments as they are.
 
 from shmcoll.calls.all_to_all import all_to_all as all_to_all
 from shmcoll.calls.arrays import perform as perform
-from shmcoll.calls.barrier import barrier as barrier
 from shmcoll.calls.broadcast import broadcast as broadcast
 from shmcoll.calls.collective_permute import collective_permute as collective_permute
 from shmcoll.calls.counted_moves import all_gather_v as all_gather_v
@@ -29,3 +28,8 @@ from shmcoll.calls.scatter import scatter as scatter
 from shmcoll.calls.send import send as send
 from shmcoll.calls.send_object import send_object as send_object
 from shmcoll.calls.sendrecv import sendrecv as sendrecv
+from shmcoll.runtime.dispatcher import Dispatcher
+
+
+def barrier(dispatcher: Dispatcher) -> None:
+    dispatcher.run("barrier")

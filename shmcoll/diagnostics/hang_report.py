@@ -18,10 +18,10 @@ from shmcoll.diagnostics.rank_status import (
 )
 from shmcoll.diagnostics.report_lock import alone
 from shmcoll.diagnostics.stack_client import ask
-from shmcoll.diagnostics.text_table import aligned
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import names
 from shmcoll.engine.system.handlers import ignored
+from shmcoll.engine.system.text import aligned
 
 PATIENCE = 1.0  # seconds: shorter waits are usual
 STACKS_PATIENCE = 0.3  # seconds that a rank that gives up waits for the stacks of the others

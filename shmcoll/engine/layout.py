@@ -12,7 +12,7 @@
     directory of one rank, which alone writes it
 
     0        HELD          bytes of its heap that are in use
-    8        ARRAYS        four words about ordinary numpy arrays (`memory/array_words.py`)
+    8        ARRAYS        four words about ordinary numpy arrays (`native/array_blocks.py`)
     40       LOOKING       how many calls of this rank look for groups (`runtime/group_search.py`)
     128      SLOTS         {identity, offset} of the region of each group that it leads; identity 0: a free slot
 
@@ -122,6 +122,10 @@ BY_RANK, BY_LAUNCHER = 0, 1
 # --- directories ------------------------------------------------------------------------------------------------------
 DIRECTORY_BYTES = 4 * PAGE
 HELD = 0
+ARRAYS = 8  # bytes of the arena that the rank holds for ordinary numpy arrays, in use or kept
+ARRAYS_PEAK = 16  # the most that it has held
+UNFIT = 24  # arrays that found no room, and became private
+UNFIT_BYTES = 32
 LOOKING = 5 * WORD
 SLOTS = LINE
 SLOT_BYTES = 2 * WORD

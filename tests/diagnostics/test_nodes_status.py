@@ -11,7 +11,7 @@ from shmcoll.diagnostics import nodes_status
 from shmcoll.diagnostics.rank_status import RankStatus
 from shmcoll.engine import layout
 from shmcoll.engine.memory import arena as arenas
-from shmcoll.engine.memory import array_words, node_words, records
+from shmcoll.engine.memory import node_words, records
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.memory.node_words import CallRecorder
@@ -63,7 +63,7 @@ def by_rank(job: Sequence[Arena]) -> dict[int, RankStatus]:
 def test_the_words_about_nodes_are_where_nothing_else_is():
     job_page = [value for name, value in vars(layout).items() if name.startswith("JOB_")]
     assert max(job_page) + layout.WORD <= node_words.NODES < node_words.NAMES < layout.PAGE
-    assert array_words.UNFIT_BYTES < node_words.NUMBER < layout.SLOTS
+    assert layout.UNFIT_BYTES < node_words.NUMBER < layout.SLOTS
     assert layout.SIZE < node_words.GROUP_NUMBER < node_words.GROUP_FIRST < layout.MEMBERS
     assert layout.READS < node_words.CALL
     assert node_words.CALL + node_words.CALL_ENDED + layout.WORD <= layout.TABLES

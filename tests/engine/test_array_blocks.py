@@ -10,7 +10,6 @@ import pytest
 from shmcoll.engine import layout
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory import arena as arenas
-from shmcoll.engine.memory import array_words as words
 from shmcoll.engine.memory.heap import Heap, arrays_held_by
 from shmcoll.engine.native import array_allocator as allocator
 from shmcoll.engine.native import array_blocks as blocks
@@ -131,7 +130,7 @@ def test_random_calls_keep_every_byte(made, seed):
     made.check()
     made.purge()
     assert (made.held, made[blocks.TOP], made[blocks.USED_BLOCKS]) == (0, 0, 0)
-    assert made.word(words.UNFIT) > 0
+    assert made.word(layout.UNFIT) > 0
 
 
 def test_short_arrays_and_those_of_numpy_stay_private(made):
@@ -140,7 +139,7 @@ def test_short_arrays_and_those_of_numpy_stay_private(made):
     assert private[-1] == 0  # longer than any address space: numpy raises MemoryError
     for address in private[:-1]:
         made.free(address)
-    assert (made.held, made.word(words.UNFIT)) == (0, 0)
+    assert (made.held, made.word(layout.UNFIT)) == (0, 0)
 
 
 def test_a_private_array_that_grows_moves_into_the_arena(made):
@@ -183,15 +182,15 @@ def test_a_rank_keeps_only_so_much(made):
 def test_the_limit_is_that_of_all_ranks(made):
     theirs = layout.directory_offset(2, 1)
     made.arena.store(theirs + layout.HELD, MOST // 2)
-    made.arena.store(theirs + words.ARRAYS, MOST // 4)
+    made.arena.store(theirs + layout.ARRAYS, MOST // 4)
     assert made.is_ours(made.malloc(MOST // 4))
     before = made.held
     private = made.malloc(UNIT * 8)
     assert not made.is_ours(private)
     made.free(private)
     assert made.held == before
-    assert (made.word(words.UNFIT), made.word(words.UNFIT_BYTES)) == (1, UNIT * 8)
-    assert made.word(words.ARRAYS_PEAK) == before
+    assert (made.word(layout.UNFIT), made.word(layout.UNFIT_BYTES)) == (1, UNIT * 8)
+    assert made.word(layout.ARRAYS_PEAK) == before
 
 
 def test_kept_blocks_are_given_back_before_an_array_becomes_private(made):
@@ -210,7 +209,7 @@ def test_memory_that_the_system_does_not_give(made, advice):
         address = made.calloc(10 * UNIT, 1)
         assert not made.is_ours(address)
         made.free(address)
-        assert (made.held, made[blocks.TOP], made.word(words.UNFIT)) == (0, 0, 1)
+        assert (made.held, made[blocks.TOP], made.word(layout.UNFIT)) == (0, 0, 1)
     else:
         address = made.malloc(10 * UNIT)
         assert made.is_ours(address)

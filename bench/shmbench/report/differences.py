@@ -107,7 +107,7 @@ def _unlike(old: Iterable[Case], new: Iterable[Case]) -> str:
 
 def text(found: Found, before: str, after: str) -> str:
     """Return the differences as a table of text."""
-    from shmcoll.diagnostics.text_table import aligned
+    from shmcoll.engine.system.text import aligned
 
     table = aligned([_TITLES, *map(_cells, found.rows)], right=(2, 4, 6, 7, 8, 9))
     return "\n".join([*(f"# {line}" for line in _head(found, before, after)), *table, f"# {_summary(found)}"])

@@ -8,9 +8,9 @@ from typing import Any
 
 from shmcoll.diagnostics import hang_report, observer, rank_status
 from shmcoll.diagnostics.nodes_status import unseen
-from shmcoll.diagnostics.text_table import aligned
 from shmcoll.engine.memory.group import names
 from shmcoll.engine.system.processes import check_proc
+from shmcoll.engine.system.text import aligned
 from shmcoll.errors import ArenaError, ShmcollError
 from shmrun.cli.printing import tell
 

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from shmcoll.engine import layout
-from shmcoll.engine.memory import array_words, records
+from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import Arena, mib
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.system.text import to_bytes
@@ -68,9 +68,9 @@ def figures(arena: Arena, rank: Rank) -> Figures:
         collectives=max(arena.load(header + layout.HEADER_SEQUENCE) for header in headers) if joined else None,
         moved_bytes=arena.load(mailbox + layout.STATISTICS_MOVED) if left else None,
         asleep=arena.load(mailbox + layout.STATISTICS_SLEPT) / nanoseconds if left else None,
-        shared_bytes=arena.load(directory + array_words.ARRAYS_PEAK),
-        unshared_arrays=arena.load(directory + array_words.UNFIT),
-        unshared_bytes=arena.load(directory + array_words.UNFIT_BYTES),
+        shared_bytes=arena.load(directory + layout.ARRAYS_PEAK),
+        unshared_arrays=arena.load(directory + layout.UNFIT),
+        unshared_bytes=arena.load(directory + layout.UNFIT_BYTES),
     )
 
 

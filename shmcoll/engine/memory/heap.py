@@ -37,7 +37,6 @@ from typing import NamedTuple
 from shmcoll.engine import layout
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import Arena, mib, space_limit
-from shmcoll.engine.memory.array_words import ARRAYS
 from shmcoll.errors import ArenaError
 
 _Gaps = tuple[tuple[int, int], ...]  # first byte and length of each free range, in order
@@ -235,7 +234,7 @@ def held_by(arena: Arena, rank: int) -> int:
 
 def arrays_held_by(arena: Arena, rank: int) -> int:
     """Return the bytes that a rank holds for ordinary numpy arrays."""
-    return arena.load(layout.directory_offset(arena.ranks, rank) + ARRAYS)
+    return arena.load(layout.directory_offset(arena.ranks, rank) + layout.ARRAYS)
 
 
 def _without(gaps: _Gaps, block: _Block) -> _Gaps:

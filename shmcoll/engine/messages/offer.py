@@ -44,30 +44,11 @@ the pages of another process (4 MiB: 1.1 to 1.4 of the processor time; 64 MiB: 0
 """
 
 from shmcoll.engine import context as c
+from shmcoll.engine import layout
 from shmcoll.engine.atomics import fence, load, load_acquire, peek, store
-from shmcoll.engine.layout import (
-    PIECE_KIND,
-    PIECE_LENGTH,
-    RING_ANSWER,
-    RING_CLAIMED,
-    RING_HEAD,
-    RING_OFFER,
-    RING_RETRACTED,
-    piece_kind,
-)
-from shmcoll.engine.messages.ring_buffers import (
-    BEGUN,
-    CAPACITY,
-    FIRST,
-    NOTHING_SENT,
-    PART_BYTES,
-    RING,
-    SEGMENTS,
-    SENT,
-    SYNCHRONOUS,
-    TAIL,
-    chain_to,
-)
+from shmcoll.engine.layout import piece_kind
+from shmcoll.engine.messages import ring_buffers as r
+from shmcoll.engine.messages.ring_buffers import chain_to
 from shmcoll.engine.protocol.exposure import place_in_arena, read_place
 from shmcoll.engine.protocol.peer_memory import can_read, try_peers
 from shmcoll.engine.protocol.sync import has_ended, publish_to
@@ -83,7 +64,7 @@ IN_PIECES = c.NO_EFFECT  # the message is not read: it comes in pieces
 def place_to_offer(ctx, peer):
     """Return where the message is, as EXPOSED, if the receiver may copy it from there; else 0."""
     length, address = peek(ctx + c.X + c.BYTES), peek(ctx + c.X + c.DATA)
-    if length <= PART_BYTES or peer == peek(ctx + c.RANK) or peek(ctx + c.FORM) & ~SYNCHRONOUS == SEGMENTS:
+    if length <= r.PART_BYTES or peer == peek(ctx + c.RANK) or peek(ctx + c.FORM) & ~r.SYNCHRONOUS == r.SEGMENTS:
         return 0
     if has_room(ctx, peer, length):
         return 0
@@ -96,23 +77,23 @@ def place_to_offer(ctx, peer):
 def has_room(ctx, peer, length):
     """Return whether the ring has room for about so many bytes."""
     chain = chain_to(ctx, peer)
-    stored = peek(chain + TAIL) - load_acquire(peek(chain + RING) + RING_HEAD)
-    return length <= peek(chain + CAPACITY) - stored
+    stored = peek(chain + r.TAIL) - load_acquire(peek(chain + r.RING) + layout.RING_HEAD)
+    return length <= peek(chain + r.CAPACITY) - stored
 
 
 def retract(ctx, peer):
     """Retract the offer. Return whether the receiver cannot claim it any more; else its answer will come."""
     chain = chain_to(ctx, peer)
-    store(peek(chain + RING) + RING_RETRACTED, peek(chain + BEGUN))
+    store(peek(chain + r.RING) + layout.RING_RETRACTED, peek(chain + r.BEGUN))
     fence()
-    return load_acquire(peek(chain + RING) + RING_CLAIMED) != peek(chain + BEGUN)
+    return load_acquire(peek(chain + r.RING) + layout.RING_CLAIMED) != peek(chain + r.BEGUN)
 
 
 def was_retracted(ctx, peer):
     """Return whether the message that is being sent was offered in this ring, and its receiver did not come."""
     chain = chain_to(ctx, peer)
-    has_begun = peek(chain + SENT) != NOTHING_SENT  # else BEGUN is that of the message before
-    return has_begun and load(peek(chain + RING) + RING_RETRACTED) == peek(chain + BEGUN)
+    has_begun = peek(chain + r.SENT) != r.NOTHING_SENT  # else BEGUN is that of the message before
+    return has_begun and load(peek(chain + r.RING) + layout.RING_RETRACTED) == peek(chain + r.BEGUN)
 
 
 # --- the receiver -----------------------------------------------------------------------------------------------------
@@ -120,22 +101,24 @@ def was_retracted(ctx, peer):
 
 def is_offered(first, total):
     """Return whether the first piece of a message, which has come, is without any of its bytes."""
-    return piece_kind(load(first + PIECE_KIND)) == FIRST and load(first + PIECE_LENGTH) == 0 and total > 0
+    return (
+        piece_kind(load(first + layout.PIECE_KIND)) == r.FIRST and load(first + layout.PIECE_LENGTH) == 0 and total > 0
+    )
 
 
 def read_offered(ctx, ring, at, source, length):
     """Copy the message that begins at byte `at` of a ring into `out`, if its sender still offers it. Return OK;
     IN_PIECES; or why the call must end."""
-    store(ring + RING_CLAIMED, at + 1)
+    store(ring + layout.RING_CLAIMED, at + 1)
     fence()
-    status = copy_offered(ctx, ring, source, length) if load_acquire(ring + RING_RETRACTED) <= at else IN_PIECES
+    status = copy_offered(ctx, ring, source, length) if load_acquire(ring + layout.RING_RETRACTED) <= at else IN_PIECES
     if status in (c.OK, IN_PIECES):
-        publish_to(ctx, ring + RING_ANSWER, 2 * (at + 1) + (1 if status == IN_PIECES else 0), source)
+        publish_to(ctx, ring + layout.RING_ANSWER, 2 * (at + 1) + (1 if status == IN_PIECES else 0), source)
     return status
 
 
 def copy_offered(ctx, ring, source, length):
-    status = read_place(ctx, source, load(ring + RING_OFFER), peek(ctx + c.OUT + c.DATA), length)
+    status = read_place(ctx, source, load(ring + layout.RING_OFFER), peek(ctx + c.OUT + c.DATA), length)
     if status == c.UNREADABLE:
         return IN_PIECES
     return c.ABORTED if status == c.OK and has_ended(ctx) else status
@@ -143,5 +126,5 @@ def copy_offered(ctx, ring, source, length):
 
 def find_out(ctx, length):
     """Let the senders know whether this rank can read their memory, when a message of so many bytes has come."""
-    if length > PART_BYTES and length >= LONGER * peek(ctx + c.EXCHANGE_BYTES):
+    if length > r.PART_BYTES and length >= LONGER * peek(ctx + c.EXCHANGE_BYTES):
         try_peers(ctx)

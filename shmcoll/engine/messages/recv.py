@@ -39,18 +39,8 @@ from shmcoll.engine import context as c
 from shmcoll.engine import layout
 from shmcoll.engine.atomics import load, load_acquire, peek, poke, store
 from shmcoll.engine.collective import ANY_SOURCE, PEER, Collective
-from shmcoll.engine.layout import (
-    ANY,
-    PIECE_DIMS,
-    PIECE_FLAG,
-    PIECE_KIND,
-    PIECE_TAG,
-    PIECE_TAKEN,
-    PIECE_TOTAL,
-    WORD,
-    piece_dimensions,
-    piece_dtype,
-)
+from shmcoll.engine.layout import WORD, piece_dimensions, piece_dtype
+from shmcoll.engine.messages import ring_buffers as r
 from shmcoll.engine.messages.read_message import (
     consume_piece,
     has_piece,
@@ -65,33 +55,7 @@ from shmcoll.engine.messages.read_message import (
     set_cursor,
     skip_piece,
 )
-from shmcoll.engine.messages.ring_buffers import (
-    ARRAY,
-    CURSOR_AT,
-    CURSOR_RING,
-    DAMAGED,
-    DONE,
-    DROPPED,
-    FIRST,
-    FOREIGN,
-    FOREIGN_TYPE,
-    FOUND_DIMENSIONS,
-    FOUND_DIMS,
-    FOUND_SOURCE,
-    FOUND_TAG,
-    FOUND_TOTAL,
-    FOUND_TYPE,
-    HEAD,
-    OBJECT,
-    PART_BYTES,
-    RING,
-    SOURCE_SHIFT,
-    TAKEN,
-    TAKEN_BACK,
-    UNREAD,
-    chain_from,
-    found_message,
-)
+from shmcoll.engine.messages.ring_buffers import chain_from, found_message
 from shmcoll.engine.protocol.mailboxes import mailbox
 from shmcoll.engine.protocol.wait import ANYBODY, EVENTS, SEVERAL, comes_soon, wait_for_a_slice, wait_for_message
 
@@ -144,7 +108,7 @@ def fetch_soon(ctx):
     source = peek(ctx + c.ARGUMENT)
     if not find(ctx, source, 0) and (not follows_soon(ctx, source) or not find(ctx, source, 0)):
         return c.NOTHING_YET
-    if peek(found_message(ctx) + FOUND_TOTAL) > PART_BYTES:
+    if peek(found_message(ctx) + r.FOUND_TOTAL) > r.PART_BYTES:
         return c.NOTHING_YET
     return read_into_out(ctx) if is_filled(ctx) else c.FOUND
 
@@ -153,7 +117,7 @@ def follows_soon(ctx, source):
     """Return whether a piece comes behind what `find` has seen while this rank polls."""
     if source == peek(ctx + c.RANK) or is_damaged(ctx):
         return 0
-    if source == ANY:
+    if source == layout.ANY:
         return comes_soon(ctx, SEVERAL, peek(ctx + c.SIZE), ANYBODY)
     event = peek(ctx + c.MAIL) + EVENTS
     return comes_soon(ctx, peek(event), peek(event + WORD), source)
@@ -169,7 +133,7 @@ def try_to_find(ctx):
 
 def seek(ctx):
     if not find(ctx, peek(ctx + c.ARGUMENT), NOWHERE):
-        poke(found_message(ctx) + DONE, TAKEN_BACK)
+        poke(found_message(ctx) + r.DONE, r.TAKEN_BACK)
         if is_damaged(ctx):
             return c.BROKEN
     return c.ABORTED if load_acquire(peek(ctx + c.GROUP) + layout.ABORT) else c.LOOKED
@@ -181,7 +145,7 @@ def await_message(ctx, source):
         return c.BROKEN
     if source == peek(ctx + c.RANK) or peek(ctx + c.SIZE) == 1:
         return c.SEND_FIRST
-    if source == ANY:
+    if source == layout.ANY:
         return wait_for_message(ctx, SEVERAL, peek(ctx + c.SIZE), ANYBODY)
     event = peek(ctx + c.MAIL) + EVENTS
     return wait_for_message(ctx, peek(event), peek(event + WORD), source)
@@ -194,10 +158,10 @@ def find(ctx, source, event):
     """Return whether there is a message that fits; the cursor is at the first one. If there is none, note what to wait
     for, from entry `event` of EVENTS on."""
     tag = peek(ctx + c.ARGUMENT_2)
-    if source != ANY:
+    if source != layout.ANY:
         return find_from(ctx, source, tag, event)
     size = peek(ctx + c.SIZE)
-    last = peek(found_message(ctx) + FOUND_SOURCE)
+    last = peek(found_message(ctx) + r.FOUND_SOURCE)
     for i in range(1, size + 1):
         one = (last + i) % size
         if find_from(ctx, one, tag, NOWHERE if event == NOWHERE else event + one):
@@ -208,7 +172,7 @@ def find(ctx, source, event):
 def find_from(ctx, source, tag, event):
     """Do the same for one source. Consume the pieces before the first that is still wanted."""
     chain = chain_from(ctx, source)
-    if peek(chain + RING) == 0:
+    if peek(chain + r.RING) == 0:
         told = mailbox(ctx, source) + peek(ctx + c.RINGS) + peek(ctx + c.RANK) * WORD
         offset = load_acquire(told)
         if offset == 0:
@@ -219,46 +183,46 @@ def find_from(ctx, source, tag, event):
             note_damage(ctx)
             poke(ctx + c.CULPRIT, source)
             return 0
-        poke(chain + RING, peek(ctx + c.ARENA) + offset)
-    set_cursor(ctx, peek(chain + RING), peek(chain + HEAD))
+        poke(chain + r.RING, peek(ctx + c.ARENA) + offset)
+    set_cursor(ctx, peek(chain + r.RING), peek(chain + r.HEAD))
     while has_piece(ctx):
         if not has_message(ctx):
             consume_piece(ctx, source, 0)
-        elif tag == ANY or tag_at_cursor(ctx) == tag:
+        elif tag == layout.ANY or tag_at_cursor(ctx) == tag:
             note_found(ctx, source)
             return 1
         else:
             skip_piece(ctx)
     found = found_message(ctx)
-    if peek(found + DAMAGED):
+    if peek(found + r.DAMAGED):
         poke(ctx + c.CULPRIT, source)
     if event != NOWHERE:
-        note_event(ctx, event, piece_at_cursor(ctx) + PIECE_FLAG, peek(found + CURSOR_AT) + 1, source)
+        note_event(ctx, event, piece_at_cursor(ctx) + layout.PIECE_FLAG, peek(found + r.CURSOR_AT) + 1, source)
     return 0
 
 
 def has_message(ctx):
     """Return whether a message that has not been taken begins at the cursor."""
-    return kind_at_cursor(ctx) == FIRST and load(piece_at_cursor(ctx) + PIECE_TAKEN) != TAKEN
+    return kind_at_cursor(ctx) == r.FIRST and load(piece_at_cursor(ctx) + layout.PIECE_TAKEN) != r.TAKEN
 
 
 def tag_at_cursor(ctx):
-    return load(piece_at_cursor(ctx) + PIECE_TAG)
+    return load(piece_at_cursor(ctx) + layout.PIECE_TAG)
 
 
 def note_found(ctx, source):
     """Note source, tag, type and shape of the message at the cursor."""
     found = found_message(ctx)
     first = piece_at_cursor(ctx)
-    what = load(first + PIECE_KIND)
-    poke(found + DONE, UNREAD)
-    poke(found + FOUND_SOURCE, source)
-    poke(found + FOUND_TAG, load(first + PIECE_TAG))
-    poke(found + FOUND_TYPE, piece_dtype(what))
-    poke(found + FOUND_DIMENSIONS, piece_dimensions(what))
-    poke(found + FOUND_TOTAL, load(first + PIECE_TOTAL))
+    what = load(first + layout.PIECE_KIND)
+    poke(found + r.DONE, r.UNREAD)
+    poke(found + r.FOUND_SOURCE, source)
+    poke(found + r.FOUND_TAG, load(first + layout.PIECE_TAG))
+    poke(found + r.FOUND_TYPE, piece_dtype(what))
+    poke(found + r.FOUND_DIMENSIONS, piece_dimensions(what))
+    poke(found + r.FOUND_TOTAL, load(first + layout.PIECE_TOTAL))
     for i in range(piece_dimensions(what)):
-        poke(found + FOUND_DIMS + i * WORD, load(first + PIECE_DIMS + i * WORD))
+        poke(found + r.FOUND_DIMS + i * WORD, load(first + layout.PIECE_DIMS + i * WORD))
 
 
 # --- taking -----------------------------------------------------------------------------------------------------------
@@ -267,40 +231,40 @@ def note_found(ctx, source):
 def is_filled(ctx):
     """Return whether there is an `out`, no longer than what has been found."""
     found = found_message(ctx)
-    return peek(ctx + c.OUT + c.DTYPE) != 0 and peek(found + FOUND_TOTAL) >= peek(ctx + c.OUT + c.BYTES)
+    return peek(ctx + c.OUT + c.DTYPE) != 0 and peek(found + r.FOUND_TOTAL) >= peek(ctx + c.OUT + c.BYTES)
 
 
 def read_into_out(ctx):
     """Read what has been found into `out`."""
     found = found_message(ctx)
-    total, room = peek(found + FOUND_TOTAL), peek(ctx + c.OUT + c.BYTES)
+    total, room = peek(found + r.FOUND_TOTAL), peek(ctx + c.OUT + c.BYTES)
     form = peek(ctx + c.FORM)
-    wanted = peek(ctx + c.OUT + c.DTYPE) if form == ARRAY else FOREIGN_TYPE if form == FOREIGN else OBJECT
-    if peek(found + FOUND_TYPE) != wanted or total > room:
+    wanted = peek(ctx + c.OUT + c.DTYPE) if form == r.ARRAY else r.FOREIGN_TYPE if form == r.FOREIGN else r.OBJECT
+    if peek(found + r.FOUND_TYPE) != wanted or total > room:
         return refuse(ctx, total)
     status = read_message(ctx)
     if status != c.OK:
         return status
-    return -1 - (peek(found + FOUND_SOURCE) << SOURCE_SHIFT | peek(found + FOUND_TAG))
+    return -1 - (peek(found + r.FOUND_SOURCE) << r.SOURCE_SHIFT | peek(found + r.FOUND_TAG))
 
 
 def refuse(ctx, total):
     """Return DOES_NOT_FIT for what has been found; WITHDRAWN if it is known to end in DROPPED: it then
     counts as taken."""
     found = found_message(ctx)
-    first, ring, at = piece_at_cursor(ctx), peek(found + CURSOR_RING), peek(found + CURSOR_AT)
+    first, ring, at = piece_at_cursor(ctx), peek(found + r.CURSOR_RING), peek(found + r.CURSOR_AT)
     done, dropped = 0, 0
     while done < total and dropped == 0 and has_piece(ctx):
-        dropped = 1 if kind_at_cursor(ctx) == DROPPED else 0
+        dropped = 1 if kind_at_cursor(ctx) == r.DROPPED else 0
         done += length_at_cursor(ctx)
         skip_piece(ctx)
     set_cursor(ctx, ring, at)
     if is_damaged(ctx):
-        poke(ctx + c.CULPRIT, peek(found + FOUND_SOURCE))
+        poke(ctx + c.CULPRIT, peek(found + r.FOUND_SOURCE))
         return c.BROKEN
     if dropped == 0:
         return c.DOES_NOT_FIT
-    store(first + PIECE_TAKEN, TAKEN)
+    store(first + layout.PIECE_TAKEN, r.TAKEN)
     return c.WITHDRAWN
 
 

@@ -65,22 +65,9 @@ It does not find what is overwritten between the check and the use.
 """
 
 from shmcoll.engine import context as c
+from shmcoll.engine import layout
 from shmcoll.engine.atomics import load, load_acquire, peek
-from shmcoll.engine.layout import (
-    LINE,
-    PIECE_DIMS,
-    PIECE_KIND,
-    PIECE_LENGTH,
-    PIECE_TAKEN,
-    PIECE_TOTAL,
-    PIECE_UNIT,
-    RING_CAPACITY,
-    RING_HEAD,
-    RING_PIECES,
-    WORD,
-    piece_dimensions,
-    piece_kind,
-)
+from shmcoll.engine.layout import WORD, piece_dimensions, piece_kind
 from shmcoll.engine.protocol.wait import EVENT_BYTES, EVENTS
 
 FIRST, MORE, SKIP, NEXT, DROPPED = range(1, 6)
@@ -100,7 +87,7 @@ FIRST_RING, USUAL_RING, KEPT_RING = (
     512 << 10,
     4 << 20,
 )  # bytes of pieces; a larger ring is given back when it is empty
-SPARE = 3 * PIECE_UNIT  # room that a piece leaves for NEXT or DROPPED, and for the flag behind
+SPARE = 3 * layout.PIECE_UNIT  # room that a piece leaves for NEXT or DROPPED, and for the flag behind
 
 # the piece that the receiver looks at, and what it has found: words of MAIL behind the events
 CURSOR_RING, CURSOR_AT, DONE, EXPECTING, DAMAGED, FOUND_SOURCE, FOUND_TAG, FOUND_TYPE, FOUND_DIMENSIONS, FOUND_TOTAL = (
@@ -115,7 +102,7 @@ RING, CAPACITY, TAIL, KNOWN_HEAD, BEGUN, SENT, OLDEST, SEGMENT, BEGUN_IN = (WORD
 # ... and at the receiver
 HEAD, PUBLISHED_HEAD = 2 * WORD, 3 * WORD
 
-CHAIN_BYTES = LINE
+CHAIN_BYTES = layout.LINE
 
 
 def mail_words(ranks: int) -> int:
@@ -148,29 +135,29 @@ def chain_from(ctx, peer):
 
 def piece(ring, capacity, at):
     """Return the address of the piece that begins `at` bytes after the first."""
-    return ring + RING_PIECES + at % capacity
+    return ring + layout.RING_PIECES + at % capacity
 
 
 def has_begun(ring, at):
     """Return whether the receiver has begun to read the synchronous message that begins at byte `at` of a ring, which
     has not been given back."""
-    if load_acquire(ring + RING_HEAD) > at:
+    if load_acquire(ring + layout.RING_HEAD) > at:
         return True
-    return load_acquire(piece(ring, load(ring + RING_CAPACITY), at) + PIECE_TAKEN) != AWAITED
+    return load_acquire(piece(ring, load(ring + layout.RING_CAPACITY), at) + layout.PIECE_TAKEN) != AWAITED
 
 
 def head_bytes(what):
     """Return the number of bytes of a piece before its part of the array. what: its KIND."""
-    return PIECE_DIMS + piece_dimensions(what) * WORD if piece_kind(what) == FIRST else PIECE_UNIT
+    return layout.PIECE_DIMS + piece_dimensions(what) * WORD if piece_kind(what) == FIRST else layout.PIECE_UNIT
 
 
 def piece_bytes(at_piece):
     """Return the number of bytes of a whole piece that has come."""
-    what = load(at_piece + PIECE_KIND)
+    what = load(at_piece + layout.PIECE_KIND)
     if piece_kind(what) == SKIP:
-        return load(at_piece + PIECE_TOTAL)
-    return whole_units(head_bytes(what) + load(at_piece + PIECE_LENGTH))
+        return load(at_piece + layout.PIECE_TOTAL)
+    return whole_units(head_bytes(what) + load(at_piece + layout.PIECE_LENGTH))
 
 
 def whole_units(length):
-    return (length + PIECE_UNIT - 1) // PIECE_UNIT * PIECE_UNIT
+    return (length + layout.PIECE_UNIT - 1) // layout.PIECE_UNIT * layout.PIECE_UNIT

@@ -45,65 +45,11 @@ from shmcoll.engine import context as c
 from shmcoll.engine import layout
 from shmcoll.engine.atomics import copy, load_acquire, peek, poke, store
 from shmcoll.engine.collective import PEER, Collective
-from shmcoll.engine.layout import (
-    PAGE,
-    PIECE_DIMS,
-    PIECE_FLAG,
-    PIECE_KIND,
-    PIECE_LENGTH,
-    PIECE_TAG,
-    PIECE_TAKEN,
-    PIECE_TOTAL,
-    PIECE_UNIT,
-    RING_ANSWER,
-    RING_CAPACITY,
-    RING_HEAD,
-    RING_LEFT,
-    RING_OFFER,
-    RING_PIECES,
-    RING_READING,
-    WORD,
-    pack_piece,
-)
+from shmcoll.engine.layout import WORD, pack_piece
+from shmcoll.engine.messages import ring_buffers as r
 from shmcoll.engine.messages.offer import place_to_offer, retract, was_retracted
 from shmcoll.engine.messages.read_message import is_unfinished, read_along
-from shmcoll.engine.messages.ring_buffers import (
-    ARRAY,
-    AWAITED,
-    BEGUN,
-    BEGUN_IN,
-    CAPACITY,
-    DROPPED,
-    EXPECTING,
-    FIRST,
-    FIRST_RING,
-    FOREIGN,
-    FOREIGN_TYPE,
-    KEPT_RING,
-    KNOWN_HEAD,
-    MORE,
-    NEXT,
-    NOT_TAKEN,
-    NOTHING_SENT,
-    OBJECT,
-    OFFERED,
-    OLDEST,
-    PART_BYTES,
-    RING,
-    SEGMENT,
-    SEGMENTS,
-    SENT,
-    SKIP,
-    SPARE,
-    SYNCHRONOUS,
-    TAIL,
-    USUAL_RING,
-    chain_to,
-    found_message,
-    has_begun,
-    piece,
-    whole_units,
-)
+from shmcoll.engine.messages.ring_buffers import chain_to, found_message, has_begun, piece, whole_units
 from shmcoll.engine.protocol.mailboxes import mailbox
 from shmcoll.engine.protocol.sync import publish_to
 from shmcoll.engine.protocol.wait import CHECKED_PER_SLICE, a_member_has_failed, has_left, process_has_ended
@@ -134,9 +80,9 @@ def begin_or_continue(ctx):
     peer, memory = peek(ctx + c.ARGUMENT), peek(ctx + c.SEND_MEMORY)
     chain = chain_to(ctx, peer)
     if memory in (BEGIN, BESIDE):
-        expecting = found_message(ctx) + EXPECTING
+        expecting = found_message(ctx) + r.EXPECTING
         poke(expecting, AT_ONCE if memory == BESIDE else 0)
-    if form(ctx) != ARRAY:
+    if form(ctx) != r.ARRAY:
         describe_object(ctx)
     if memory == NONE:
         return take_back(ctx, peer)
@@ -150,13 +96,13 @@ def begin_or_continue(ctx):
         poke(ctx + c.CULPRIT, peer)
         return c.PEER_LOST
     if memory == STAY:
-        return put_parts(ctx, peer) if peek(chain + CAPACITY) > 0 else c.ASKS
-    if peek(chain + OLDEST) != 0 and load_acquire(peek(chain + OLDEST) + RING_LEFT):
+        return put_parts(ctx, peer) if peek(chain + r.CAPACITY) > 0 else c.ASKS
+    if peek(chain + r.OLDEST) != 0 and load_acquire(peek(chain + r.OLDEST) + layout.RING_LEFT):
         poke(ctx + c.WANTED, EMPTY_RING)
         return c.ASKS
     poke(ctx + c.MOVED, peek(ctx + c.MOVED) + peek(ctx + c.X + c.BYTES))
-    poke(chain + SENT, NOTHING_SENT)
-    poke(chain + SEGMENT, peek(ctx + c.X + c.DATA))
+    poke(chain + r.SENT, r.NOTHING_SENT)
+    poke(chain + r.SEGMENT, peek(ctx + c.X + c.DATA))
     if needs_another_ring(ctx, peer):
         return ask_for_ring(ctx, peer)
     return put_parts(ctx, peer)
@@ -164,23 +110,23 @@ def begin_or_continue(ctx):
 
 def form(ctx):
     """Return what x is, whether or not the message is synchronous."""
-    return peek(ctx + c.FORM) & ~SYNCHRONOUS
+    return peek(ctx + c.FORM) & ~r.SYNCHRONOUS
 
 
 def describe_object(ctx):
     """Describe the message by its bytes: the entry has read of x another type and shape, those of a table."""
-    if form(ctx) == FOREIGN:
+    if form(ctx) == r.FOREIGN:
         table = peek(ctx + c.X + c.DATA)
         poke(ctx + c.X + c.DATA, peek(table))
         poke(ctx + c.X + c.BYTES, peek(table + WORD))
-        poke(ctx + c.X + c.DTYPE, FOREIGN_TYPE)
+        poke(ctx + c.X + c.DTYPE, r.FOREIGN_TYPE)
         poke(ctx + c.X + c.DIMENSIONS, peek(table + 2 * WORD))
         poke(ctx + c.X + c.DIMS, table + 3 * WORD)
         return
-    if form(ctx) == SEGMENTS:
+    if form(ctx) == r.SEGMENTS:
         last_row = peek(ctx + c.X + c.DATA) + (peek(ctx + c.X + c.BYTES) - ROW_BYTES)
         poke(ctx + c.X + c.BYTES, peek(last_row + START))
-    poke(ctx + c.X + c.DTYPE, OBJECT)
+    poke(ctx + c.X + c.DTYPE, r.OBJECT)
     poke(ctx + c.X + c.DIMENSIONS, 0)
 
 
@@ -188,28 +134,32 @@ def put_parts(ctx, peer):
     """Put the parts of the message that have not been sent, as far as there is room."""
     chain = chain_to(ctx, peer)
     total = peek(ctx + c.X + c.BYTES)
-    while peek(chain + SENT) < total:
-        if peek(chain + SENT) == OFFERED:
+    while peek(chain + r.SENT) < total:
+        if peek(chain + r.SENT) == r.OFFERED:
             status = await_answer(ctx, peer)
             if status != c.OK:
                 return status
             continue
-        sent = max(peek(chain + SENT), 0)
-        place = place_to_offer(ctx, peer) if peek(chain + SENT) == NOTHING_SENT else 0
-        length = min(total - sent, PART_BYTES) if place == 0 else 0
-        head = PIECE_UNIT if peek(chain + SENT) != NOTHING_SENT else PIECE_DIMS + peek(ctx + c.X + c.DIMENSIONS) * WORD
+        sent = max(peek(chain + r.SENT), 0)
+        place = place_to_offer(ctx, peer) if peek(chain + r.SENT) == r.NOTHING_SENT else 0
+        length = min(total - sent, r.PART_BYTES) if place == 0 else 0
+        head = (
+            layout.PIECE_UNIT
+            if peek(chain + r.SENT) != r.NOTHING_SENT
+            else layout.PIECE_DIMS + peek(ctx + c.X + c.DIMENSIONS) * WORD
+        )
         status = make_room(ctx, peer, whole_units(head + length))
         if status != c.OK:
             return status
-        if peek(chain + SENT) == NOTHING_SENT:
-            poke(chain + BEGUN, peek(chain + TAIL) + 1)
-            poke(chain + BEGUN_IN, peek(chain + RING))
+        if peek(chain + r.SENT) == r.NOTHING_SENT:
+            poke(chain + r.BEGUN, peek(chain + r.TAIL) + 1)
+            poke(chain + r.BEGUN_IN, peek(chain + r.RING))
             if place != 0:
-                store(peek(chain + RING) + RING_OFFER, place)
+                store(peek(chain + r.RING) + layout.RING_OFFER, place)
             put_first_part(ctx, peer, length)
         else:
             put_next_part(ctx, peer, sent, length)
-        poke(chain + SENT, sent + length if place == 0 else OFFERED)
+        poke(chain + r.SENT, sent + length if place == 0 else r.OFFERED)
     return c.OK
 
 
@@ -235,53 +185,53 @@ def look_for_begin(ctx, peer):
 
 def put_first_part(ctx, peer, length):
     chain = chain_to(ctx, peer)
-    at = piece(peek(chain + RING), peek(chain + CAPACITY), peek(chain + TAIL))
+    at = piece(peek(chain + r.RING), peek(chain + r.CAPACITY), peek(chain + r.TAIL))
     dimensions = peek(ctx + c.X + c.DIMENSIONS)
     dims = peek(ctx + c.X + c.DIMS)
     for i in range(dimensions):
-        store(at + PIECE_DIMS + i * WORD, peek(dims + i * WORD))
-    store(at + PIECE_TAG, peek(ctx + c.ARGUMENT_2))
-    store(at + PIECE_TAKEN, AWAITED if peek(ctx + c.FORM) & SYNCHRONOUS else NOT_TAKEN)
-    head = PIECE_DIMS + dimensions * WORD
+        store(at + layout.PIECE_DIMS + i * WORD, peek(dims + i * WORD))
+    store(at + layout.PIECE_TAG, peek(ctx + c.ARGUMENT_2))
+    store(at + layout.PIECE_TAKEN, r.AWAITED if peek(ctx + c.FORM) & r.SYNCHRONOUS else r.NOT_TAKEN)
+    head = layout.PIECE_DIMS + dimensions * WORD
     copy_part(ctx, peer, at + head, 0, length)
-    what = pack_piece(FIRST, peek(ctx + c.X + c.DTYPE), dimensions)
+    what = pack_piece(r.FIRST, peek(ctx + c.X + c.DTYPE), dimensions)
     publish_piece(ctx, peer, what, peek(ctx + c.X + c.BYTES), length, whole_units(head + length))
 
 
 def put_next_part(ctx, peer, sent, length):
     chain = chain_to(ctx, peer)
-    at = piece(peek(chain + RING), peek(chain + CAPACITY), peek(chain + TAIL))
-    copy_part(ctx, peer, at + PIECE_UNIT, sent, length)
-    publish_piece(ctx, peer, MORE, 0, length, whole_units(PIECE_UNIT + length))
+    at = piece(peek(chain + r.RING), peek(chain + r.CAPACITY), peek(chain + r.TAIL))
+    copy_part(ctx, peer, at + layout.PIECE_UNIT, sent, length)
+    publish_piece(ctx, peer, r.MORE, 0, length, whole_units(layout.PIECE_UNIT + length))
 
 
 def copy_part(ctx, peer, target, sent, length):
     """Copy `length` bytes of the message, from byte `sent` on. SEGMENT is the row with this byte, or one before."""
-    if form(ctx) != SEGMENTS:
+    if form(ctx) != r.SEGMENTS:
         copy(target, peek(ctx + c.X + c.DATA) + sent, length)
         return
     chain = chain_to(ctx, peer)
-    row = peek(chain + SEGMENT)
+    row = peek(chain + r.SEGMENT)
     while peek(row + START) < sent + length:
         begin = max(peek(row + START), sent)
         end = min(peek(row + START) + peek(row + LENGTH), sent + length)
         if begin < end:
             copy(target + begin - sent, peek(row + ADDRESS) + begin - peek(row + START), end - begin)
         row += ROW_BYTES
-    poke(chain + SEGMENT, row - ROW_BYTES)
+    poke(chain + r.SEGMENT, row - ROW_BYTES)
 
 
 def publish_piece(ctx, peer, what, total, length, whole):
     """Publish the piece at the tail, which takes `whole` bytes of the ring."""
     chain = chain_to(ctx, peer)
-    ring, capacity, tail = peek(chain + RING), peek(chain + CAPACITY), peek(chain + TAIL)
+    ring, capacity, tail = peek(chain + r.RING), peek(chain + r.CAPACITY), peek(chain + r.TAIL)
     at = piece(ring, capacity, tail)
-    store(at + PIECE_KIND, what)
-    store(at + PIECE_TOTAL, total)
-    store(at + PIECE_LENGTH, length)
-    store(piece(ring, capacity, tail + whole) + PIECE_FLAG, 0)
-    poke(chain + TAIL, tail + whole)
-    publish_to(ctx, at + PIECE_FLAG, tail + 1, peer)
+    store(at + layout.PIECE_KIND, what)
+    store(at + layout.PIECE_TOTAL, total)
+    store(at + layout.PIECE_LENGTH, length)
+    store(piece(ring, capacity, tail + whole) + layout.PIECE_FLAG, 0)
+    poke(chain + r.TAIL, tail + whole)
+    publish_to(ctx, at + layout.PIECE_FLAG, tail + 1, peer)
 
 
 # --- room -------------------------------------------------------------------------------------------------------------
@@ -290,18 +240,18 @@ def publish_piece(ctx, peer, what, total, length, whole):
 def make_room(ctx, peer, needed):
     """Wait until a piece of so many bytes fits at the tail in one run. Return ASKS if it needs a new ring."""
     chain = chain_to(ctx, peer)
-    ring, capacity, tail = peek(chain + RING), peek(chain + CAPACITY), peek(chain + TAIL)
+    ring, capacity, tail = peek(chain + r.RING), peek(chain + r.CAPACITY), peek(chain + r.TAIL)
     left = capacity - tail % capacity
     skipped = left if needed > left else 0
-    wanted = tail + skipped + needed + SPARE - capacity
-    if peek(chain + KNOWN_HEAD) < wanted:
-        poke(chain + KNOWN_HEAD, load_acquire(ring + RING_HEAD))
-    if peek(chain + KNOWN_HEAD) < wanted:
+    wanted = tail + skipped + needed + r.SPARE - capacity
+    if peek(chain + r.KNOWN_HEAD) < wanted:
+        poke(chain + r.KNOWN_HEAD, load_acquire(ring + layout.RING_HEAD))
+    if peek(chain + r.KNOWN_HEAD) < wanted:
         status = await_receiver(ctx, peer, wanted)
         if status != c.OK:
             return status
     if skipped:
-        publish_piece(ctx, peer, SKIP, skipped, 0, skipped)
+        publish_piece(ctx, peer, r.SKIP, skipped, 0, skipped)
     return c.OK
 
 
@@ -309,18 +259,20 @@ def await_receiver(ctx, peer, wanted):
     """Wait until HEAD is at `wanted`: for the timeout while the receiver reads this message, else for a while. What
     this rank receives is read meanwhile."""
     chain = chain_to(ctx, peer)
-    ring = peek(chain + RING)
+    ring = peek(chain + r.RING)
     if peer == peek(ctx + c.RANK):
         return ask_for_ring(ctx, peer)
     limit = 0 if was_retracted(ctx, peer) else buffering_time(ctx)
-    status = await_briefly(ctx, peer, ring + RING_HEAD, wanted, STAYING if peek(ctx + c.SEND_MEMORY) == STAY else limit)
+    status = await_briefly(
+        ctx, peer, ring + layout.RING_HEAD, wanted, STAYING if peek(ctx + c.SEND_MEMORY) == STAY else limit
+    )
     if status == c.TIMEOUT_PASSED:
-        if peek(chain + SENT) == NOTHING_SENT or load_acquire(ring + RING_READING) != peek(chain + BEGUN):
+        if peek(chain + r.SENT) == r.NOTHING_SENT or load_acquire(ring + layout.RING_READING) != peek(chain + r.BEGUN):
             return ask_for_ring(ctx, peer)
         limit = peek(ctx + c.TIMEOUT)
-        status = read_along(ctx, ring + RING_HEAD, wanted, peer, limit, limit)
+        status = read_along(ctx, ring + layout.RING_HEAD, wanted, peer, limit, limit)
     if status == c.OK:
-        poke(chain + KNOWN_HEAD, load_acquire(ring + RING_HEAD))
+        poke(chain + r.KNOWN_HEAD, load_acquire(ring + layout.RING_HEAD))
     return status
 
 
@@ -328,23 +280,23 @@ def await_answer(ctx, peer):
     """Wait until the receiver has copied the message that this rank offers: for the timeout if it has claimed the
     message, else for a while. After that the message is sent in pieces."""
     chain = chain_to(ctx, peer)
-    answer, wanted = peek(chain + RING) + RING_ANSWER, 2 * peek(chain + BEGUN)
+    answer, wanted = peek(chain + r.RING) + layout.RING_ANSWER, 2 * peek(chain + r.BEGUN)
     status = await_briefly(ctx, peer, answer, wanted, buffering_time(ctx))
     if status == c.TIMEOUT_PASSED:
         if retract(ctx, peer):
-            poke(chain + SENT, 0)
+            poke(chain + r.SENT, 0)
             return c.OK
         limit = peek(ctx + c.TIMEOUT)
         status = read_along(ctx, answer, wanted, peer, limit, limit)
     if status == c.OK:
-        poke(chain + SENT, peek(ctx + c.X + c.BYTES) if load_acquire(answer) == wanted else 0)
+        poke(chain + r.SENT, peek(ctx + c.X + c.BYTES) if load_acquire(answer) == wanted else 0)
     return status
 
 
 def await_briefly(ctx, peer, word, wanted, limit):
     """Wait for a word of the receiver for about `limit` ns. Return ASKS, BLOCKED if something is to be received that
     could be read meanwhile."""
-    expecting = found_message(ctx) + EXPECTING
+    expecting = found_message(ctx) + r.EXPECTING
     status = read_along(ctx, word, wanted, peer, limit, 0 if peek(expecting) == AT_ONCE else limit)
     if status == c.TIMEOUT_PASSED and peek(expecting) > 0 and not is_unfinished(ctx):
         poke(expecting, peek(expecting) - 1)
@@ -362,30 +314,30 @@ def needs_another_ring(ctx, peer):
     """Return whether a new message should begin in another ring: there is none, or it is too small for a stream of
     long parts, or it is larger than a ring that is kept, and empty."""
     chain = chain_to(ctx, peer)
-    capacity = peek(chain + CAPACITY)
-    if capacity > KEPT_RING:
-        return load_acquire(peek(chain + RING) + RING_HEAD) == peek(chain + TAIL)
-    return capacity == 0 or (capacity < USUAL_RING and is_long(ctx))
+    capacity = peek(chain + r.CAPACITY)
+    if capacity > r.KEPT_RING:
+        return load_acquire(peek(chain + r.RING) + layout.RING_HEAD) == peek(chain + r.TAIL)
+    return capacity == 0 or (capacity < r.USUAL_RING and is_long(ctx))
 
 
 def is_long(ctx):
-    return peek(ctx + c.X + c.BYTES) > FIRST_RING // 4
+    return peek(ctx + c.X + c.BYTES) > r.FIRST_RING // 4
 
 
 def ask_for_ring(ctx, peer):
     """Return ASKS for a ring that takes all the rest of the message."""
     chain = chain_to(ctx, peer)
-    capacity = peek(chain + CAPACITY)
-    least = USUAL_RING if capacity > 0 or is_long(ctx) else FIRST_RING
+    capacity = peek(chain + r.CAPACITY)
+    least = r.USUAL_RING if capacity > 0 or is_long(ctx) else r.FIRST_RING
     begins = peek(ctx + c.SEND_MEMORY) in (BEGIN, BESIDE, AGAIN)
-    if peek(chain + SENT) == NOTHING_SENT and begins and needs_another_ring(ctx, peer):
+    if peek(chain + r.SENT) == r.NOTHING_SENT and begins and needs_another_ring(ctx, peer):
         needed = least
     else:
-        rest = peek(ctx + c.X + c.BYTES) - max(peek(chain + SENT), 0)
-        parts = rest // PART_BYTES + 2
-        heads = PIECE_DIMS + peek(ctx + c.X + c.DIMENSIONS) * WORD + parts * 2 * PIECE_UNIT
-        needed = max(least, rest + heads + SPARE, 2 * min(capacity, KEPT_RING))
-    poke(ctx + c.WANTED, (needed + RING_PIECES + PAGE - 1) // PAGE * PAGE)
+        rest = peek(ctx + c.X + c.BYTES) - max(peek(chain + r.SENT), 0)
+        parts = rest // r.PART_BYTES + 2
+        heads = layout.PIECE_DIMS + peek(ctx + c.X + c.DIMENSIONS) * WORD + parts * 2 * layout.PIECE_UNIT
+        needed = max(least, rest + heads + r.SPARE, 2 * min(capacity, r.KEPT_RING))
+    poke(ctx + c.WANTED, (needed + layout.RING_PIECES + layout.PAGE - 1) // layout.PAGE * layout.PAGE)
     return c.ASKS
 
 
@@ -393,23 +345,23 @@ def continue_in(ctx, peer, offset):
     """Append a new ring of WANTED bytes, whose words are all 0, and go on in it."""
     chain = chain_to(ctx, peer)
     ring = peek(ctx + c.ARENA) + offset
-    store(ring + RING_CAPACITY, peek(ctx + c.WANTED) - RING_PIECES)
-    if peek(chain + RING) != 0:
-        publish_piece(ctx, peer, NEXT, offset, 0, PIECE_UNIT)
+    store(ring + layout.RING_CAPACITY, peek(ctx + c.WANTED) - layout.RING_PIECES)
+    if peek(chain + r.RING) != 0:
+        publish_piece(ctx, peer, r.NEXT, offset, 0, layout.PIECE_UNIT)
     else:
         mine = mailbox(ctx, peek(ctx + c.RANK)) + peek(ctx + c.RINGS)
         publish_to(ctx, mine + peer * WORD, offset, peer)
-    poke(chain + RING, ring)
-    poke(chain + CAPACITY, peek(ctx + c.WANTED) - RING_PIECES)
-    poke(chain + TAIL, 0)
-    poke(chain + KNOWN_HEAD, 0)
+    poke(chain + r.RING, ring)
+    poke(chain + r.CAPACITY, peek(ctx + c.WANTED) - layout.RING_PIECES)
+    poke(chain + r.TAIL, 0)
+    poke(chain + r.KNOWN_HEAD, 0)
 
 
 def take_back(ctx, peer):
     """End the message by DROPPED: there is no memory for the rest of it."""
     chain = chain_to(ctx, peer)
-    if peek(chain + SENT) != NOTHING_SENT:
-        publish_piece(ctx, peer, DROPPED, 0, 0, PIECE_UNIT)
+    if peek(chain + r.SENT) != r.NOTHING_SENT:
+        publish_piece(ctx, peer, r.DROPPED, 0, 0, layout.PIECE_UNIT)
     return c.OK
 
 

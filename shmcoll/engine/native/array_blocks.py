@@ -40,8 +40,7 @@ taken. If there has been another fork since then, the block is never used again:
 """
 
 from shmcoll.engine.atomics import call, fence, load, peek, poke, store
-from shmcoll.engine.layout import DIRECTORY_BYTES, HELD, WORD
-from shmcoll.engine.memory.array_words import ARRAYS, ARRAYS_PEAK, UNFIT, UNFIT_BYTES
+from shmcoll.engine.layout import ARRAYS, ARRAYS_PEAK, DIRECTORY_BYTES, HELD, UNFIT, UNFIT_BYTES, WORD
 from shmcoll.engine.memory.pages import HUGE, MADV_COLLAPSE
 
 (

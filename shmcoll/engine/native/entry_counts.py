@@ -24,22 +24,11 @@ tables of its own.
 from collections.abc import Callable
 
 from shmcoll.engine import context as c
+from shmcoll.engine import layout
 from shmcoll.engine.atomics import copy, peek, poke
 from shmcoll.engine.collective import OUT_AT_ROOT, OWN_COUNTS, REDUCING, ROOTED, X_AT_ROOT, Collective
 from shmcoll.engine.kernels.dtypes import BY_NAME
-from shmcoll.engine.layout import (
-    ELEMENT_TYPE,
-    LARGEST_COUNT,
-    RECV_COUNTS,
-    RECV_DISPLS,
-    RECV_ROOM,
-    RESULT_SIZE,
-    SEND_COUNTS,
-    SEND_DISPLS,
-    SOURCE_SIZE,
-    TABLE_SIZES,
-    WORD,
-)
+from shmcoll.engine.layout import WORD
 from shmcoll.engine.native import cpython as py
 from shmcoll.engine.native import tables as t
 from shmcoll.engine.native.arguments import FIXED, read_call, read_integer, type_of_plain
@@ -65,7 +54,7 @@ def make_entry(
     """Return the METH_FASTCALL form of a routine whose calls may bring counts. run: see `entry.make_entry`."""
     others, run = make_entry_of_others(routine, record, run), run or run_routine
     prepare, operation, kind = make_prepare(record.form), record.code, record.form
-    arguments = ROWS + (1 if record.form & REDUCING else TABLE_SIZES)
+    arguments = ROWS + (1 if record.form & REDUCING else layout.TABLE_SIZES)
 
     def entry(self, args, nargs):
         if nargs != arguments:
@@ -133,13 +122,13 @@ def fill_table(ctx, kind, args):
         send_all_of_x(ctx, kind)
     if not read_receives(ctx, args, receives(ctx, kind) and kind & X_AT_ROOT == 0):
         return 0
-    x, out, ends = ctx + c.X, ctx + c.OUT, row(ctx, TABLE_SIZES)
+    x, out, ends = ctx + c.X, ctx + c.OUT, row(ctx, layout.TABLE_SIZES)
     has_out = is_given(out)
     if kind & X_AT_ROOT and has_out:
-        poke(row(ctx, RECV_COUNTS) + peek(ctx + c.ARGUMENT) * WORD, peek(out + c.COUNT))
-    poke(ends + SOURCE_SIZE * WORD, peek(x + c.COUNT))
-    poke(ends + RESULT_SIZE * WORD, peek(out + c.COUNT) if has_out else -1)
-    poke(ends + ELEMENT_TYPE * WORD, max(peek(x + c.DTYPE), peek(out + c.DTYPE)) or -1)
+        poke(row(ctx, layout.RECV_COUNTS) + peek(ctx + c.ARGUMENT) * WORD, peek(out + c.COUNT))
+    poke(ends + layout.SOURCE_SIZE * WORD, peek(x + c.COUNT))
+    poke(ends + layout.RESULT_SIZE * WORD, peek(out + c.COUNT) if has_out else -1)
+    poke(ends + layout.ELEMENT_TYPE * WORD, max(peek(x + c.DTYPE), peek(out + c.DTYPE)) or -1)
     poke(ctx + PHASE, BOTH if has_out or not receives(ctx, kind) else COUNTS)
     poke(ctx + TABLE, ctx + t.OWN_TABLE)
     return 1
@@ -148,34 +137,34 @@ def fill_table(ctx, kind, args):
 def read_sends(ctx, args, given):
     """Fill the rows about sending. Without displacements the blocks are packed, and it returns 0 if they are shorter
     than x. A rank that sends nothing passes neither counts nor displacements."""
-    counts, displs = peek(args + (ROWS + SEND_COUNTS) * WORD), peek(args + (ROWS + SEND_DISPLS) * WORD)
+    counts, displs = peek(args + (ROWS + layout.SEND_COUNTS) * WORD), peek(args + (ROWS + layout.SEND_DISPLS) * WORD)
     none = peek(ctx + t.NONE)
     if not given:
-        set_row(ctx, SEND_COUNTS, 0)
-        set_row(ctx, SEND_DISPLS, 0)
+        set_row(ctx, layout.SEND_COUNTS, 0)
+        set_row(ctx, layout.SEND_DISPLS, 0)
         return counts == none and displs == none
-    if not read_row(ctx, counts, row(ctx, SEND_COUNTS)):
+    if not read_row(ctx, counts, row(ctx, layout.SEND_COUNTS)):
         return 0
     if displs != none:
-        return read_row(ctx, displs, row(ctx, SEND_DISPLS))
+        return read_row(ctx, displs, row(ctx, layout.SEND_DISPLS))
     packed = 0
     for i in range(peek(ctx + c.SIZE)):
-        poke(row(ctx, SEND_DISPLS) + i * WORD, packed)
-        packed += peek(row(ctx, SEND_COUNTS) + i * WORD)
+        poke(row(ctx, layout.SEND_DISPLS) + i * WORD, packed)
+        packed += peek(row(ctx, layout.SEND_COUNTS) + i * WORD)
     return packed >= peek(ctx + c.X + c.COUNT)
 
 
 def send_all_of_x(ctx, kind):
     """Fill the rows about sending if all of x goes to every rank, or to the root."""
-    set_row(ctx, SEND_COUNTS, 0 if kind & OUT_AT_ROOT else peek(ctx + c.X + c.COUNT))
-    set_row(ctx, SEND_DISPLS, 0)
+    set_row(ctx, layout.SEND_COUNTS, 0 if kind & OUT_AT_ROOT else peek(ctx + c.X + c.COUNT))
+    set_row(ctx, layout.SEND_DISPLS, 0)
     if kind & OUT_AT_ROOT:
-        poke(row(ctx, SEND_COUNTS) + peek(ctx + c.ARGUMENT) * WORD, peek(ctx + c.X + c.COUNT))
+        poke(row(ctx, layout.SEND_COUNTS) + peek(ctx + c.ARGUMENT) * WORD, peek(ctx + c.X + c.COUNT))
 
 
 def read_receives(ctx, args, given):
     """Fill the rows about receiving. The arguments of a rank that receives nothing are ignored."""
-    for i in (RECV_COUNTS, RECV_DISPLS, RECV_ROOM):
+    for i in (layout.RECV_COUNTS, layout.RECV_DISPLS, layout.RECV_ROOM):
         values = peek(args + (ROWS + i) * WORD)
         if not given or values == peek(ctx + t.NONE):
             set_row(ctx, i, -1)
@@ -186,7 +175,7 @@ def read_receives(ctx, args, given):
 
 def tell_received(ctx, received, status):
     """Pass on the receive counts after a routine, and, between two phases, the length of the result."""
-    size, counts, displs = peek(ctx + c.SIZE), row(ctx, RECV_COUNTS), row(ctx, RECV_DISPLS)
+    size, counts, displs = peek(ctx + c.SIZE), row(ctx, layout.RECV_COUNTS), row(ctx, layout.RECV_DISPLS)
     if received != peek(ctx + t.NONE) and (status == c.OK or status == c.COUNTS_KNOWN):
         copy(peek(received + py.ARRAY_DATA), counts, size * WORD)
     if status == c.COUNTS_KNOWN:
@@ -195,7 +184,7 @@ def tell_received(ctx, received, status):
             count = peek(counts + i * WORD)
             if count > 0:
                 end = max(end, peek(displs + i * WORD) + count)
-        poke(row(ctx, TABLE_SIZES) + RESULT_SIZE * WORD, end)
+        poke(row(ctx, layout.TABLE_SIZES) + layout.RESULT_SIZE * WORD, end)
 
 
 def row(ctx, i):
@@ -280,7 +269,7 @@ def read_words(ctx, array, target, size):
     if peek(array + py.ARRAY_DIMENSIONS) & 0xFFFFFFFF != 1 or peek(peek(array + py.ARRAY_DIMS)) != size:
         return 0
     # A narrow number is copied into a word of zeros: a negative one is then among the upper half of its type
-    largest = LARGEST_COUNT if code >= UINT8 or item == WORD else (1 << (8 * item - 1)) - 1
+    largest = layout.LARGEST_COUNT if code >= UINT8 or item == WORD else (1 << (8 * item - 1)) - 1
     for i in range(size):
         poke(target + i * WORD, 0)
         copy(target + i * WORD, peek(array + py.ARRAY_DATA) + i * item, item)
@@ -290,4 +279,4 @@ def read_words(ctx, array, target, size):
 
 
 def read_count(ctx, number, word):
-    return read_integer(ctx, number, word) and 0 <= peek(word) <= LARGEST_COUNT
+    return read_integer(ctx, number, word) and 0 <= peek(word) <= layout.LARGEST_COUNT

@@ -22,58 +22,43 @@ and to poll for microseconds.
 """
 
 from shmcoll.engine import context as c
+from shmcoll.engine import layout
 from shmcoll.engine.atomics import note, peek, poke, recent
 from shmcoll.engine.collective import PEER
-from shmcoll.engine.layout import (
-    FLIGHT_ARGUMENTS,
-    FLIGHT_BYTES,
-    FLIGHT_CALL,
-    FLIGHT_COUNT,
-    FLIGHT_ENTRIES,
-    FLIGHT_SEQUENCE,
-    FLIGHT_STARTED,
-    FLIGHT_STATE,
-    FLIGHT_WOKEN,
-    MESSAGE,
-    MESSAGE_PEER,
-    MESSAGE_SINCE,
-    MESSAGE_TAG,
-    RUNNING,
-    WORD,
-)
+from shmcoll.engine.layout import WORD
 
 
 def note_begin(ctx, sequence, call):
     """Note that operation `sequence` begins. `call`: as in the header."""
     entry = flight(ctx, sequence)
-    note(entry + FLIGHT_SEQUENCE, sequence)
-    note(entry + FLIGHT_CALL, call)
-    note(entry + FLIGHT_ARGUMENTS, peek(ctx + c.ARGUMENT))
-    note(entry + FLIGHT_ARGUMENTS + WORD, peek(ctx + c.ARGUMENT_2))
-    note(entry + FLIGHT_COUNT, peek(ctx + c.X + c.COUNT))
-    note(entry + FLIGHT_STARTED, recent())
-    note(entry + FLIGHT_WOKEN, 0)
-    note(entry + FLIGHT_STATE, RUNNING)
+    note(entry + layout.FLIGHT_SEQUENCE, sequence)
+    note(entry + layout.FLIGHT_CALL, call)
+    note(entry + layout.FLIGHT_ARGUMENTS, peek(ctx + c.ARGUMENT))
+    note(entry + layout.FLIGHT_ARGUMENTS + WORD, peek(ctx + c.ARGUMENT_2))
+    note(entry + layout.FLIGHT_COUNT, peek(ctx + c.X + c.COUNT))
+    note(entry + layout.FLIGHT_STARTED, recent())
+    note(entry + layout.FLIGHT_WOKEN, 0)
+    note(entry + layout.FLIGHT_STATE, layout.RUNNING)
 
 
 def note_end(ctx, status):
     """Note that the last operation has ended, or is between its phases."""
-    note(flight(ctx, peek(ctx + c.SEQUENCE)) + FLIGHT_STATE, status)
+    note(flight(ctx, peek(ctx + c.SEQUENCE)) + layout.FLIGHT_STATE, status)
 
 
 def note_wake(ctx):
     """Note that a sleep within the operation in flight has ended."""
-    note(flight(ctx, peek(ctx + c.SEQUENCE)) + FLIGHT_WOKEN, recent())
+    note(flight(ctx, peek(ctx + c.SEQUENCE)) + layout.FLIGHT_WOKEN, recent())
 
 
 def note_message(ctx, box):
     """Note that a send or recv of this rank, whose mailbox is `box`, is about to sleep. It may call this repeatedly."""
     if peek(ctx + c.KIND) & PEER and peek(ctx + c.NOTED) == 0:
         poke(ctx + c.NOTED, box)
-        note(box + MESSAGE_PEER, peek(ctx + c.ARGUMENT))
-        note(box + MESSAGE_TAG, peek(ctx + c.ARGUMENT_2))
-        note(box + MESSAGE_SINCE, recent())
-        note(box + MESSAGE, peek(ctx + c.OPERATION))
+        note(box + layout.MESSAGE_PEER, peek(ctx + c.ARGUMENT))
+        note(box + layout.MESSAGE_TAG, peek(ctx + c.ARGUMENT_2))
+        note(box + layout.MESSAGE_SINCE, recent())
+        note(box + layout.MESSAGE, peek(ctx + c.OPERATION))
 
 
 def forget_message(ctx, status):
@@ -81,9 +66,9 @@ def forget_message(ctx, status):
     box = peek(ctx + c.NOTED)
     if box != 0 and status != c.TIMEOUT_PASSED:
         poke(ctx + c.NOTED, 0)
-        note(box + MESSAGE, 0)
+        note(box + layout.MESSAGE, 0)
 
 
 def flight(ctx, sequence):
     """Return the address of the entry of an operation of this rank."""
-    return peek(ctx + c.FLIGHTS) + (sequence & (FLIGHT_ENTRIES - 1)) * FLIGHT_BYTES
+    return peek(ctx + c.FLIGHTS) + (sequence & (layout.FLIGHT_ENTRIES - 1)) * layout.FLIGHT_BYTES

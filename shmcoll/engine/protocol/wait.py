@@ -108,20 +108,6 @@ from shmcoll.engine.atomics import (
     yield_core,
 )
 from shmcoll.engine.collective import JITTED
-from shmcoll.engine.layout import (
-    AWAITED_PEER,
-    AWAITED_VALUE,
-    AWAITED_WORD,
-    CLOSED,
-    LONGEST_COMPILATION,
-    PARKED,
-    RECORD_BYTES,
-    RECORD_COMPILING,
-    RECORD_PID,
-    RECORD_START,
-    RECORD_STATE,
-    SEMAPHORE,
-)
 from shmcoll.engine.protocol.deadlock import begin_receive, end_receive, is_deadlocked
 from shmcoll.engine.protocol.flight_recorder import note_message, note_wake
 from shmcoll.engine.protocol.mailboxes import mailbox
@@ -230,9 +216,9 @@ def has_come(ctx, word, wanted):
 
 def sleep_until(ctx, word, wanted, peer, limit, gives_way):
     mine = mailbox(ctx, peek(ctx + c.RANK))
-    note(mine + AWAITED_WORD, word - peek(ctx + c.GROUP))
-    note(mine + AWAITED_VALUE, wanted)
-    note(mine + AWAITED_PEER, peer + 1)
+    note(mine + layout.AWAITED_WORD, word - peek(ctx + c.GROUP))
+    note(mine + layout.AWAITED_VALUE, wanted)
+    note(mine + layout.AWAITED_PEER, peer + 1)
     if limit != ONCE:
         note_message(ctx, mine)
     now = clock()
@@ -243,19 +229,19 @@ def sleep_until(ctx, word, wanted, peer, limit, gives_way):
         is_proof = gives_way and slices > 0 and peer != ANYBODY and is_alone(ctx)
         if is_proof:
             begin_receive(ctx, word, wanted, peer)
-        store(mine + PARKED, peer + 1)
+        store(mine + layout.PARKED, peer + 1)
         fence()
         status = look(ctx, word, wanted, peer)
         if status == c.KEEP_WAITING and gives_way and another_calls(ctx):
             status = c.GIVES_WAY
         if status == c.KEEP_WAITING:
             before = clock()
-            sleep_on(mine + SEMAPHORE, min(peek(ctx + c.SLEEP), limit) if limit > 0 else peek(ctx + c.SLEEP))
+            sleep_on(mine + layout.SEMAPHORE, min(peek(ctx + c.SLEEP), limit) if limit > 0 else peek(ctx + c.SLEEP))
             slept = clock() - before
             poke(ctx + c.SLEPT, peek(ctx + c.SLEPT) + slept)
             if slept > FROZEN * peek(ctx + c.SLEEP):
                 deadline += slept
-        store(mine + PARKED, 0)
+        store(mine + layout.PARKED, 0)
         note_wake(ctx)
         if status != c.KEEP_WAITING:
             return status
@@ -314,15 +300,15 @@ def look(ctx, word, wanted, peer):
 
 def has_left(ctx, peer):
     """Return whether the peer's own record or the launcher's says that it has ended, or it has closed the group."""
-    offset = in_world(ctx, peer) * RECORD_BYTES
+    offset = in_world(ctx, peer) * layout.RECORD_BYTES
     if is_over(peek(ctx + c.RECORDS) + offset) or is_over(peek(ctx + c.RECORDS_LAUNCHER) + offset):
         return 1
-    return load_acquire(mailbox(ctx, peer) + CLOSED)
+    return load_acquire(mailbox(ctx, peer) + layout.CLOSED)
 
 
 def has_failed(ctx, peer):
     """Return whether a record says that the peer has failed."""
-    offset = in_world(ctx, peer) * RECORD_BYTES + RECORD_STATE
+    offset = in_world(ctx, peer) * layout.RECORD_BYTES + layout.RECORD_STATE
     if load_acquire(peek(ctx + c.RECORDS) + offset) > LEFT:
         return 1
     return load_acquire(peek(ctx + c.RECORDS_LAUNCHER) + offset) > LEFT
@@ -335,7 +321,7 @@ def have_left(ctx, events):
     for i in range(events):
         peer = peek(event + i * EVENT_BYTES + 2 * layout.WORD)
         if peer != peek(ctx + c.RANK):
-            if has_failed(ctx, peer) and load_acquire(mailbox(ctx, peer) + CLOSED) == 0:
+            if has_failed(ctx, peer) and load_acquire(mailbox(ctx, peer) + layout.CLOSED) == 0:
                 poke(ctx + c.CULPRIT, peer)
                 return 1
             if not has_left(ctx, peer):
@@ -370,7 +356,7 @@ def a_member_has_failed(ctx, slices):
             failed = process_has_ended(ctx, member) and not has_left(ctx, member)  # in this order: it may leave between
         if member == slices % size and not failed:
             failed = process_is_another(ctx, member) and not has_left(ctx, member)
-        if failed and load_acquire(mailbox(ctx, member) + CLOSED) == 0:
+        if failed and load_acquire(mailbox(ctx, member) + layout.CLOSED) == 0:
             poke(ctx + c.CULPRIT, member)
             return 1
     return 0
@@ -379,9 +365,9 @@ def a_member_has_failed(ctx, slices):
 def a_rank_compiles(ctx, now):
     """Return whether a rank of the job compiles, and so keeps its peers, and theirs, waiting."""
     own, launcher = peek(ctx + c.RECORDS), peek(ctx + c.RECORDS_LAUNCHER)
-    for offset in range(0, launcher - own, RECORD_BYTES):
-        begun = load_acquire(own + offset + RECORD_COMPILING)
-        is_recent = begun != 0 and now - begun < LONGEST_COMPILATION
+    for offset in range(0, launcher - own, layout.RECORD_BYTES):
+        begun = load_acquire(own + offset + layout.RECORD_COMPILING)
+        is_recent = begun != 0 and now - begun < layout.LONGEST_COMPILATION
         if is_recent and not is_over(own + offset) and not is_over(launcher + offset):
             return 1
     return 0
@@ -389,24 +375,24 @@ def a_rank_compiles(ctx, now):
 
 def is_over(record):
     """Return whether the record at this address says that its rank has left or failed."""
-    return load_acquire(record + RECORD_STATE) >= LEFT
+    return load_acquire(record + layout.RECORD_STATE) >= LEFT
 
 
 def process_has_ended(ctx, peer):
-    pid = load(record(ctx, peer) + RECORD_PID)
+    pid = load(record(ctx, peer) + layout.RECORD_PID)
     return process_gone(pid) if pid > 0 else 0
 
 
 def process_is_another(ctx, peer):
     """Return whether the process with the peer's pid is another one, or only a zombie."""
-    start = load(record(ctx, peer) + RECORD_START)
-    found = process_start(load(record(ctx, peer) + RECORD_PID)) if start > 0 else -1
+    start = load(record(ctx, peer) + layout.RECORD_START)
+    found = process_start(load(record(ctx, peer) + layout.RECORD_PID)) if start > 0 else -1
     return 1 if found >= 0 and found != start else 0
 
 
 def record(ctx, peer):
     """Return the address of the record that a rank of the group writes about itself."""
-    return peek(ctx + c.RECORDS) + in_world(ctx, peer) * RECORD_BYTES
+    return peek(ctx + c.RECORDS) + in_world(ctx, peer) * layout.RECORD_BYTES
 
 
 def wake(ctx):
@@ -419,8 +405,8 @@ def wake(ctx):
     box = mailbox(ctx, 0)
     stride = peek(ctx + c.STRIDE)
     for _ in range(size):
-        if load(box + PARKED) == me + 1:
-            ring(box + SEMAPHORE)
+        if load(box + layout.PARKED) == me + 1:
+            ring(box + layout.SEMAPHORE)
         box += stride
 
 
@@ -428,6 +414,6 @@ def wake_one(ctx, peer):
     """Ring the doorbell of one peer, the only one that may wait for the word."""
     fence()
     box = mailbox(ctx, peer)
-    parked = load(box + PARKED)
+    parked = load(box + layout.PARKED)
     if parked == peek(ctx + c.RANK) + 1 or parked == EVERYBODY:
-        ring(box + SEMAPHORE)
+        ring(box + layout.SEMAPHORE)

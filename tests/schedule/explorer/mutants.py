@@ -90,16 +90,18 @@ MUTANTS = {
     "a piece of a message is published without a release": Mutant(
         "publish_to", "store_release(", "store(", "a message", REORDERED
     ),
-    "PARKED is never set": Mutant("sleep_until", "store(mine + PARKED, peer + 1)", "pass", "park"),
-    "PARKED names the wrong rank": Mutant("sleep_until", "PARKED, peer + 1)", "PARKED, peer)", "park"),
+    "PARKED is never set": Mutant("sleep_until", "store(mine + layout.PARKED, peer + 1)", "pass", "park"),
+    "PARKED names the wrong rank": Mutant("sleep_until", "layout.PARKED, peer + 1)", "layout.PARKED, peer)", "park"),
     "no look before sleeping": Mutant(
         "sleep_until", "status = look(ctx, word, wanted, peer)", "status = c.KEEP_WAITING", "park"
     ),
     "sleeps whatever the look says": Mutant("sleep_until", "if status == c.KEEP_WAITING:", "if True:", "park"),
     "looks before it parks": Mutant(
         "sleep_until",
-        "        store(mine + PARKED, peer + 1)\n        fence()\n        status = look(ctx, word, wanted, peer)\n",
-        "        status = look(ctx, word, wanted, peer)\n        store(mine + PARKED, peer + 1)\n        fence()\n",
+        "        store(mine + layout.PARKED, peer + 1)\n        fence()\n"
+        "        status = look(ctx, word, wanted, peer)\n",
+        "        status = look(ctx, word, wanted, peer)\n"
+        "        store(mine + layout.PARKED, peer + 1)\n        fence()\n",
         "park",
     ),
     "gives up after one sleep": Mutant("sleep_until", "if now > deadline and not", "if not", "park for two"),

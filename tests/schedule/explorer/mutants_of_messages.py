@@ -6,27 +6,27 @@ MUTANTS_OF_MESSAGES = {
     "a message is published before it is laid": Mutant(
         "put_first_part",
         "    copy_part(ctx, peer, at + head, 0, length)\n"
-        "    what = pack_piece(FIRST, peek(ctx + c.X + c.DTYPE), dimensions)\n"
+        "    what = pack_piece(r.FIRST, peek(ctx + c.X + c.DTYPE), dimensions)\n"
         "    publish_piece(ctx, peer, what, peek(ctx + c.X + c.BYTES), length, whole_units(head + length))\n",
-        "    what = pack_piece(FIRST, peek(ctx + c.X + c.DTYPE), dimensions)\n"
+        "    what = pack_piece(r.FIRST, peek(ctx + c.X + c.DTYPE), dimensions)\n"
         "    publish_piece(ctx, peer, what, peek(ctx + c.X + c.BYTES), length, whole_units(head + length))\n"
         "    copy_part(ctx, peer, at + head, 0, length)\n",
         "a message",
     ),
     "the flag behind a piece keeps old bytes": Mutant(
         "publish_piece",
-        "    store(piece(ring, capacity, tail + whole) + PIECE_FLAG, 0)\n",
+        "    store(piece(ring, capacity, tail + whole) + layout.PIECE_FLAG, 0)\n",
         "",
         "messages that look like flags",
         sampled=True,
     ),
     "no room is left for what must always fit": Mutant(
-        "make_room", "needed + SPARE", "needed", "long messages both ways", sampled=True
+        "make_room", "needed + r.SPARE", "needed", "long messages both ways", sampled=True
     ),
     "a message that waits without memory begins again": Mutant(
         "begin_or_continue",
         "    if memory == STAY:\n",
-        "    poke(chain + SENT, NOTHING_SENT)\n    if memory == STAY:\n",
+        "    poke(chain + r.SENT, r.NOTHING_SENT)\n    if memory == STAY:\n",
         "a message without memory",
         sampled=True,
     ),
@@ -56,7 +56,7 @@ MUTANTS_OF_MESSAGES = {
     "a batch reads a message that is for another receive": Mutant(
         "fetch_soon",
         "if not find(",
-        "if not find_from(ctx, source, ANY, 0) and not find(",
+        "if not find_from(ctx, source, layout.ANY, 0) and not find(",
         "batches",
     ),
     "HEAD passes what is still wanted": Mutant(
@@ -67,31 +67,31 @@ MUTANTS_OF_MESSAGES = {
     ),
     "what has been taken is found again": Mutant(
         "has_message",
-        " and load(piece_at_cursor(ctx) + PIECE_TAKEN) != TAKEN",
+        " and load(piece_at_cursor(ctx) + layout.PIECE_TAKEN) != r.TAKEN",
         "",
         "a message taken before its turn is gone",
     ),
     "a synchronous message is read in its turn unnoticed": Mutant(
         "begin_to_read",
-        "if load(taken) == AWAITED:",
-        "if load(taken) == AWAITED and not is_first:",
+        "if load(taken) == r.AWAITED:",
+        "if load(taken) == r.AWAITED and not is_first:",
         "a synchronous message",
     ),
     "a synchronous message is read before its turn unnoticed": Mutant(
         "begin_to_read",
-        "publish_to(ctx, taken, TAKEN, source)",
+        "publish_to(ctx, taken, r.TAKEN, source)",
         "pass",
         "a synchronous message before its turn",
     ),
     "the receiver acknowledges what it has only found": Mutant(
         "note_found",
-        "    poke(found + DONE, UNREAD)\n",
-        "    poke(found + DONE, UNREAD)\n    store(first + PIECE_TAKEN, TAKEN)\n",
+        "    poke(found + r.DONE, r.UNREAD)\n",
+        "    poke(found + r.DONE, r.UNREAD)\n    store(first + layout.PIECE_TAKEN, r.TAKEN)\n",
         "a synchronous message that is only found",
     ),
     "a sender does not see that its message was overwritten": Mutant(
         "ring_buffers.has_begun",
-        "    if load_acquire(ring + RING_HEAD) > at:\n        return True\n",
+        "    if load_acquire(ring + layout.RING_HEAD) > at:\n        return True\n",
         "",
         "a synchronous message that was overwritten",
         sampled=True,
@@ -115,11 +115,11 @@ MUTANTS_OF_MESSAGES = {
         "try_to_find", "NOWHERE", "0", "a posted receive"
     ),
     "a receiver waits for the first piece of a chain only": Mutant(
-        "skip_piece", "kind_at_cursor(ctx) == NEXT", "False", "long messages both ways",
+        "skip_piece", "kind_at_cursor(ctx) == r.NEXT", "False", "long messages both ways",
         sampled=True
     ),
     "each piece begins the message again": Mutant(
-        "read_message.read_piece", "if peek(found + DONE) == UNREAD:", "if True:", "sendrecv",
+        "read_message.read_piece", "if peek(found + r.DONE) == r.UNREAD:", "if True:", "sendrecv",
         sampled=True
     ),
 }  # fmt: skip

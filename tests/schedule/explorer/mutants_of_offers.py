@@ -15,12 +15,12 @@ MUTANTS_OF_OFFERS = {
         "an offered message",
     ),
     "a receiver copies what has been retracted": Mutant(
-        "read_offered", "load_acquire(ring + RING_RETRACTED) <= at", "True", "an offered message"
+        "read_offered", "load_acquire(ring + layout.RING_RETRACTED) <= at", "True", "an offered message"
     ),
     "a receiver copies what was retracted before another offer": Mutant(
         "read_offered",
-        "load_acquire(ring + RING_RETRACTED) <= at",
-        "load_acquire(ring + RING_RETRACTED) != at + 1",
+        "load_acquire(ring + layout.RING_RETRACTED) <= at",
+        "load_acquire(ring + layout.RING_RETRACTED) != at + 1",
         "offered messages by tag",
         sampled=True,
     ),
@@ -31,7 +31,8 @@ MUTANTS_OF_OFFERS = {
     "a receiver answers before it has copied": Mutant(
         "copy_offered",
         "    status = read_place(",
-        "    publish_to(ctx, ring + RING_ANSWER, 2 * load(ring + RING_CLAIMED), source)\n    status = read_place(",
+        "    publish_to(ctx, ring + layout.RING_ANSWER, 2 * load(ring + layout.RING_CLAIMED), source)\n"
+        "    status = read_place(",
         "an offered message",
     ),
     "a sender takes any answer for a copy": Mutant(
@@ -50,11 +51,11 @@ MUTANTS_OF_OFFERS = {
     "the array is noted after the message is there": Mutant(
         "put_parts",
         "            if place != 0:\n"
-        "                store(peek(chain + RING) + RING_OFFER, place)\n"
+        "                store(peek(chain + r.RING) + layout.RING_OFFER, place)\n"
         "            put_first_part(ctx, peer, length)\n",
         "            put_first_part(ctx, peer, length)\n"
         "            if place != 0:\n"
-        "                store(peek(chain + RING) + RING_OFFER, place)\n",
+        "                store(peek(chain + r.RING) + layout.RING_OFFER, place)\n",
         "an offered message",
     ),
 }  # fmt: skip

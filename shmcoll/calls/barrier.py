@@ -1,7 +1,0 @@
-"""barrier: its call."""
-
-from shmcoll.runtime.dispatcher import Dispatcher
-
-
-def barrier(dispatcher: Dispatcher) -> None:
-    dispatcher.run("barrier")
