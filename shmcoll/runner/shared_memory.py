@@ -18,7 +18,6 @@ not touch the array.
 """
 
 import contextlib
-import errno
 import fcntl
 import mmap
 import os
@@ -32,12 +31,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from shmcoll.engine.memory.available_memory import Room, mib, room
+from shmcoll.engine.memory import arena_file
 from shmcoll.engine.system.descriptors import File, file_of
 from shmcoll.engine.system.tracebacks import border
 from shmcoll.errors import ArenaError
 
-_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 _OWN_DESCRIPTOR: dict[str, Any] = {} if sys.version_info < (3, 13) else {"trackfd": False}  # else mmap keeps one more
 
 
@@ -186,7 +184,7 @@ def _check(fd: int, inode: int) -> None:
         raise ArenaError("the descriptor of a shared array refers to another file: the program has closed it")
     if info.st_uid != os.geteuid():
         raise ArenaError(f"the memory of a shared array belongs to uid {info.st_uid}, not to uid {os.geteuid()}")
-    if fcntl.fcntl(fd, fcntl.F_GET_SEALS) & _SEALS != _SEALS:
+    if fcntl.fcntl(fd, fcntl.F_GET_SEALS) & arena_file.SEALS != arena_file.SEALS:
         raise ArenaError("the memory of a shared array can still change its size; it was not made by shmcoll.shared")
 
 
@@ -194,31 +192,12 @@ def _new_region(size: int) -> Region:
     length = max(size, 1)
     fd = os.memfd_create("shmcoll-shared", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
-        if (least := room(fd)).free < length:
-            raise _too_little(length, least)
-        try:
-            os.posix_fallocate(fd, 0, length)
-        except OSError as e:
-            if e.errno == errno.EFBIG:
-                raise OSError(
-                    errno.EFBIG, f"a shared array of {mib(length)} exceeds the limit on the size of files (ulimit -f)"
-                ) from None
-            raise _too_little(length, room(fd)) from e
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
+        arena_file.allocate(fd, length, "a shared array")
+        arena_file.seal(fd)
         return Region(fd)
     except BaseException:
         os.close(fd)
         raise
-
-
-def _too_little(need: int, least: Room) -> ArenaError:
-    have = max(least.free, 0)
-    return ArenaError(
-        f"too little memory for a shared array: {mib(need)} needed, {mib(have)} available; {least.limit}. "
-        f"{least.advice}.",
-        needed=need,
-        available=have,
-    )
 
 
 def _close(fd: int, file: File | None) -> None:

@@ -185,7 +185,8 @@ def test_too_many_for_one_call() -> None:
 
 
 def test_too_little_memory() -> None:
-    with pytest.raises(shmcoll.ArenaError, match=r"too little memory for a shared array: .* needed, .* available") as e:
+    text = r"too little shared memory for a shared array: .* needed, .* available"
+    with pytest.raises(shmcoll.ArenaError, match=text) as e:
         shmcoll.shared(np.broadcast_to(np.float64(0), (1 << 30, 1 << 16)))
     assert e.value.needed == 8 << 46 > e.value.available > 0
 

@@ -1,4 +1,5 @@
-"""The file of an arena: how it is made, committed, sealed, named and checked.
+"""The file of an arena: how it is made, committed, sealed, named and checked. `runner/shared_memory.py` has such files,
+too.
 
 There are two kinds. Ranks that inherit the descriptor use a memfd: its size is limited only by the memory of the
 machine, however small /dev/shm is (64 MiB in a container). Ranks of other launchers must meet under a name, and only a
@@ -18,7 +19,7 @@ from shmcoll.engine.system.refusals import refused
 from shmcoll.errors import ArenaError
 
 FOLDER = "/dev/shm"
-_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
 
 
 def anonymous() -> int:
@@ -56,7 +57,10 @@ def allocate(fd: int, length: int, purpose: str) -> None:
             return
         for begin in range(0, length, 1 << 16):
             os.pwrite(fd, bytes(min(1 << 16, length - begin)), begin)
-    except OSError:
+    except OSError as e:
+        if e.errno == errno.EFBIG:
+            text = f"{purpose} of {mib(length)} exceeds the limit on the size of files (ulimit -f)"
+            raise OSError(errno.EFBIG, text) from None
         raise too_small(purpose, length, fd) from None
 
 
@@ -74,14 +78,14 @@ def _has_no_fallocate(fd: int, length: int) -> bool:
 def seal(fd: int) -> None:
     """Fix the size of a memfd."""
     if not _seals(fd) & fcntl.F_SEAL_SEAL:
-        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, SEALS)
 
 
 def check_seals(fd: int) -> None:
     """Raise `ArenaError` for a memfd whose size or seals another process may still change."""
     seals = _seals(fd)
-    if seals not in (fcntl.F_SEAL_SEAL, _SEALS):
-        raise ArenaError(f"descriptor {fd} is not a shmcoll arena: its seals are {seals:#x}, expected {_SEALS:#x}")
+    if seals not in (fcntl.F_SEAL_SEAL, SEALS):
+        raise ArenaError(f"descriptor {fd} is not a shmcoll arena: its seals are {seals:#x}, expected {SEALS:#x}")
 
 
 def _seals(fd: int) -> int:

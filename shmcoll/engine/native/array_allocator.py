@@ -18,25 +18,7 @@ Blocks begin at multiples of a page. Source: NEP 49; numpy/_core/src/multiarray/
 from collections.abc import Callable
 
 from shmcoll.engine.atomics import call, copy, peek
-from shmcoll.engine.native.array_blocks import (
-    ALIVE,
-    BASE,
-    CALLOC,
-    CLEAN,
-    CONTEXT,
-    END,
-    FREE,
-    MALLOC,
-    MEMSET,
-    REALLOC,
-    THRESHOLD,
-    USABLE,
-    length_of,
-    note_unfit,
-    release,
-    shorten,
-    take,
-)
+from shmcoll.engine.native import array_blocks as b
 
 MOST = 1 << 46  # bytes of one array: longer than any address space
 
@@ -44,18 +26,18 @@ MOST = 1 << 46  # bytes of one array: longer than any address space
 def malloc(state, length):
     address = take_or_count(state, length)
     if address:
-        return address & ~CLEAN
-    return call(peek(state + MALLOC), peek(state + CONTEXT), length, 0)
+        return address & ~b.CLEAN
+    return call(peek(state + b.MALLOC), peek(state + b.CONTEXT), length, 0)
 
 
 def calloc(state, count, item):
     length = product(count, item)
     address = take_or_count(state, length)
-    if address & CLEAN:
-        return address - CLEAN
+    if address & b.CLEAN:
+        return address - b.CLEAN
     if address:
-        return call(peek(state + MEMSET), address, 0, length)
-    return call(peek(state + CALLOC), peek(state + CONTEXT), count, item)
+        return call(peek(state + b.MEMSET), address, 0, length)
+    return call(peek(state + b.CALLOC), peek(state + b.CONTEXT), count, item)
 
 
 def realloc(state, old, length):
@@ -63,21 +45,21 @@ def realloc(state, old, length):
         return move(state, old, length)
     if old == 0:
         return malloc(state, length)
-    address = take_or_count(state, length) & ~CLEAN
+    address = take_or_count(state, length) & ~b.CLEAN
     if address == 0:
-        return call(peek(state + REALLOC), peek(state + CONTEXT), old, length)
-    usable = call(peek(state + USABLE), old, 0, 0)
+        return call(peek(state + b.REALLOC), peek(state + b.CONTEXT), old, length)
+    usable = call(peek(state + b.USABLE), old, 0, 0)
     copy(address, old, min(usable, length))
-    call(peek(state + FREE), peek(state + CONTEXT), old, usable)
+    call(peek(state + b.FREE), peek(state + b.CONTEXT), old, usable)
     return address
 
 
 def move(state, old, length):
     """Reallocate a block of ours."""
-    have = length_of(state, old)
+    have = b.length_of(state, old)
     if 0 < length <= have:
         if is_alive(state):
-            shorten(state, old, length)
+            b.shorten(state, old, length)
         return old
     address = malloc(state, length)
     if address:
@@ -88,19 +70,19 @@ def move(state, old, length):
 
 def free(state, address, length):
     if not is_ours(state, address):
-        return call(peek(state + FREE), peek(state + CONTEXT), address, length)
+        return call(peek(state + b.FREE), peek(state + b.CONTEXT), address, length)
     if is_alive(state):
-        release(state, address)
+        b.release(state, address)
     return 0
 
 
 def take_or_count(state, length):
     """Return a block, plus CLEAN if it reads as zero; 0 for an array that is to be private."""
-    if length < peek(state + THRESHOLD) or length > MOST or not is_alive(state):
+    if length < peek(state + b.THRESHOLD) or length > MOST or not is_alive(state):
         return 0
-    address = take(state, length)
+    address = b.take(state, length)
     if address == 0:
-        note_unfit(state, length)
+        b.note_unfit(state, length)
     return address
 
 
@@ -112,12 +94,12 @@ def product(count, item):
 
 
 def is_ours(state, address):
-    return peek(state + BASE) <= address < peek(state + END)
+    return peek(state + b.BASE) <= address < peek(state + b.END)
 
 
 def is_alive(state):
     """Return whether this process is the rank, and not a fork of it."""
-    return peek(peek(state + ALIVE)) != 0
+    return peek(peek(state + b.ALIVE)) != 0
 
 
 #: name: function, number of arguments; in the order of numpy's structure
