@@ -20,14 +20,14 @@ class CountedMoves(NativeCalls):
         self,
         x: ArrayLike,
         send_counts: Counts,
-        send_displs: Counts | None = ...,
+        send_displs: Counts | None = None,
         *,
-        recv_counts: Counts | None = ...,
-        recv_displs: Counts | None = ...,
-        recv_room: Counts | None = ...,
-        out: Out | None = ...,
-        axis: int | None = ...,
-        async_op: Literal[False] = ...,
+        recv_counts: Counts | None = None,
+        recv_displs: Counts | None = None,
+        recv_room: Counts | None = None,
+        out: Out | None = None,
+        axis: int | None = None,
+        async_op: Literal[False] = False,
     ) -> tuple[Array, Array]: ...
     @overload
     def all_to_all_v(
@@ -51,19 +51,7 @@ class CountedMoves(NativeCalls):
         second="second_phase(self._dispatcher, entry, x)",
         answer="result, received",
     )
-    def all_to_all_v(
-        self,
-        x: ArrayLike,
-        send_counts: Counts,
-        send_displs: Counts | None = None,
-        *,
-        recv_counts: Counts | None = None,
-        recv_displs: Counts | None = None,
-        recv_room: Counts | None = None,
-        out: Out | None = None,
-        axis: int | None = None,
-        async_op: bool = False,
-    ) -> Any:
+    def all_to_all_v(self, *args: Any, **kwargs: Any) -> Any:
         """Send a block of any length to every rank.
 
         Rank i gets `send_counts[i]` elements of the flattened `x`, from `send_displs[i]` on; with `axis=0`,
@@ -107,13 +95,13 @@ class CountedMoves(NativeCalls):
     def gather_v(
         self,
         x: ArrayLike,
-        root: int = ...,
+        root: int = 0,
         *,
-        recv_counts: Counts | None = ...,
-        recv_displs: Counts | None = ...,
-        out: Out | None = ...,
-        axis: int | None = ...,
-        async_op: Literal[False] = ...,
+        recv_counts: Counts | None = None,
+        recv_displs: Counts | None = None,
+        out: Out | None = None,
+        axis: int | None = None,
+        async_op: Literal[False] = False,
     ) -> tuple[Array, Array] | tuple[None, None]: ...
     @overload
     def gather_v(
@@ -136,17 +124,7 @@ class CountedMoves(NativeCalls):
         second="second_phase(self._dispatcher, entry, x, root)",
         answer="result, received",
     )
-    def gather_v(
-        self,
-        x: ArrayLike,
-        root: int = 0,
-        *,
-        recv_counts: Counts | None = None,
-        recv_displs: Counts | None = None,
-        out: Out | None = None,
-        axis: int | None = None,
-        async_op: bool = False,
-    ) -> Any:
+    def gather_v(self, *args: Any, **kwargs: Any) -> Any:
         """Collect arrays of different lengths on rank `root`.
 
         The flattened array of rank i is written at `recv_displs[i]` of the flattened result; with `axis=0`, its rows
@@ -179,11 +157,11 @@ class CountedMoves(NativeCalls):
         self,
         x: ArrayLike,
         *,
-        recv_counts: Counts | None = ...,
-        recv_displs: Counts | None = ...,
-        out: Out | None = ...,
-        axis: int | None = ...,
-        async_op: Literal[False] = ...,
+        recv_counts: Counts | None = None,
+        recv_displs: Counts | None = None,
+        out: Out | None = None,
+        axis: int | None = None,
+        async_op: Literal[False] = False,
     ) -> tuple[Array, Array]: ...
     @overload
     def all_gather_v(
@@ -204,16 +182,7 @@ class CountedMoves(NativeCalls):
         second="second_phase(self._dispatcher, entry, x)",
         answer="result, received",
     )
-    def all_gather_v(
-        self,
-        x: ArrayLike,
-        *,
-        recv_counts: Counts | None = None,
-        recv_displs: Counts | None = None,
-        out: Out | None = None,
-        axis: int | None = None,
-        async_op: bool = False,
-    ) -> Any:
+    def all_gather_v(self, *args: Any, **kwargs: Any) -> Any:
         """Collect arrays of different lengths on every rank.
 
         It works as `gather_v` with every rank as a root: each rank may pass its own `recv_counts`, `recv_displs` and
@@ -249,13 +218,13 @@ class CountedMoves(NativeCalls):
     def scatter_v(
         self,
         x: ArrayLike | None,
-        root: int = ...,
+        root: int = 0,
         *,
-        send_counts: Counts | None = ...,
-        send_displs: Counts | None = ...,
-        out: Out | None = ...,
-        axis: int | None = ...,
-        async_op: Literal[False] = ...,
+        send_counts: Counts | None = None,
+        send_displs: Counts | None = None,
+        out: Out | None = None,
+        axis: int | None = None,
+        async_op: Literal[False] = False,
     ) -> Array: ...
     @overload
     def scatter_v(
@@ -279,17 +248,7 @@ class CountedMoves(NativeCalls):
         displs="send_displs if is_root else None",
         second="second_phase(self._dispatcher, entry, source, root)",
     )
-    def scatter_v(
-        self,
-        x: ArrayLike | None,
-        root: int = 0,
-        *,
-        send_counts: Counts | None = None,
-        send_displs: Counts | None = None,
-        out: Out | None = None,
-        axis: int | None = None,
-        async_op: bool = False,
-    ) -> Any:
+    def scatter_v(self, *args: Any, **kwargs: Any) -> Any:
         """Send a block of any length from rank `root` to every rank.
 
         Rank i gets `send_counts[i]` elements of the flattened `x` of the root, from `send_displs[i]` on; with `axis=0`,

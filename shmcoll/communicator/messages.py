@@ -35,10 +35,10 @@ class Messages(NativeCalls):
         self,
         x: ArrayLike,
         dest: int | None,
-        tag: int = ...,
+        tag: int = 0,
         *,
-        synchronous: bool = ...,
-        async_op: Literal[False] = ...,
+        synchronous: bool = False,
+        async_op: Literal[False] = False,
     ) -> None: ...
     @overload
     def send(
@@ -52,9 +52,7 @@ class Messages(NativeCalls):
         answer="result.raise_refusal() if result else None",
         later="self._start(x, dest, tag, synchronous)",
     )
-    def send(
-        self, x: ArrayLike, dest: int | None, tag: int = 0, *, synchronous: bool = False, async_op: bool = False
-    ) -> Any:
+    def send(self, *args: Any, **kwargs: Any) -> Any:
         """Send an array to rank `dest` of this group. Not a collective.
 
         Returns as soon as `x` may be changed, without waiting for the receiver: a message that the receiver does not
@@ -83,7 +81,7 @@ class Messages(NativeCalls):
 
     @overload
     def recv(
-        self, out: Out | None = ..., source: int | None = ..., tag: int = ..., *, async_op: Literal[False] = ...
+        self, out: Out | None = None, source: int | None = ANY, tag: int = ANY, *, async_op: Literal[False] = False
     ) -> Received: ...
     @overload
     def recv(
@@ -98,7 +96,7 @@ class Messages(NativeCalls):
         otherwise="self._recv_again(status, out, source, tag)",
         later="self._post(out, source, tag)",
     )
-    def recv(self, out: Out | None = None, source: int | None = ANY, tag: int = ANY, *, async_op: bool = False) -> Any:
+    def recv(self, *args: Any, **kwargs: Any) -> Any:
         """Receive a message; wait for it up to `timeout`. Not a collective.
 
         Of the messages of one rank that match, the one that was sent first is received.

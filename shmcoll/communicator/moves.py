@@ -19,11 +19,11 @@ class Moves(NativeCalls):
     """The methods of every group that move blocks of equal lengths, and the barrier."""
 
     @overload
-    def barrier(self, *, async_op: Literal[False] = ...) -> None: ...
+    def barrier(self, *, async_op: Literal[False] = False) -> None: ...
     @overload
     def barrier(self, *, async_op: Literal[True]) -> Work[None]: ...
     @native_call("", answer="None")
-    def barrier(self, *, async_op: bool = False) -> Any:
+    def barrier(self, *args: Any, **kwargs: Any) -> Any:
         """Wait until every rank has called it.
 
         Args:
@@ -31,11 +31,11 @@ class Moves(NativeCalls):
         """
 
     @overload
-    def broadcast(self, x: ArrayLike | Out | None, root: int = ..., *, async_op: Literal[False] = ...) -> Array: ...
+    def broadcast(self, x: ArrayLike | Out | None, root: int = 0, *, async_op: Literal[False] = False) -> Array: ...
     @overload
     def broadcast(self, x: ArrayLike | Out | None, root: int = ..., *, async_op: Literal[True]) -> Work[Array]: ...
     @native_call("x, x, 0, root, 0, 0", answer="x")
-    def broadcast(self, x: ArrayLike | Out | None, root: int = 0, *, async_op: bool = False) -> Any:
+    def broadcast(self, *args: Any, **kwargs: Any) -> Any:
         """Copy the array of rank `root` to all ranks.
 
         A rank other than the root passes an array, which is written, or None to get a new one. Each rank decides for
@@ -62,11 +62,11 @@ class Moves(NativeCalls):
         """
 
     @overload
-    def all_gather(self, x: ArrayLike, *, out: Outs | None = ..., async_op: Literal[False] = ...) -> Array: ...
+    def all_gather(self, x: ArrayLike, *, out: Outs | None = None, async_op: Literal[False] = False) -> Array: ...
     @overload
     def all_gather(self, x: ArrayLike, *, out: Outs | None = ..., async_op: Literal[True]) -> Work[Array]: ...
     @native_call("x, result, 0, 0, 0, 0", result=_WHOLE)
-    def all_gather(self, x: ArrayLike, *, out: Outs | None = None, async_op: bool = False) -> Any:
+    def all_gather(self, *args: Any, **kwargs: Any) -> Any:
         """Concatenate the arrays of all ranks along axis 0, in rank order, and return the result on every rank.
 
         Args:
@@ -90,14 +90,14 @@ class Moves(NativeCalls):
 
     @overload
     def gather(
-        self, x: ArrayLike, root: int = ..., *, out: Outs | None = ..., async_op: Literal[False] = ...
+        self, x: ArrayLike, root: int = 0, *, out: Outs | None = None, async_op: Literal[False] = False
     ) -> Array | None: ...
     @overload
     def gather(
         self, x: ArrayLike, root: int = ..., *, out: Outs | None = ..., async_op: Literal[True]
     ) -> Work[Array | None]: ...
     @native_call("x, result, 0, root, 0, 0", result=f"{_WHOLE} if {IS_ROOT} else None")
-    def gather(self, x: ArrayLike, root: int = 0, *, out: Outs | None = None, async_op: bool = False) -> Any:
+    def gather(self, *args: Any, **kwargs: Any) -> Any:
         """Concatenate the arrays of all ranks along axis 0, in rank order, and return the result on rank `root`.
 
         Args:
@@ -119,7 +119,7 @@ class Moves(NativeCalls):
 
     @overload
     def scatter(
-        self, x: ArrayLike | None, root: int = ..., *, out: Out | None = ..., async_op: Literal[False] = ...
+        self, x: ArrayLike | None, root: int = 0, *, out: Out | None = None, async_op: Literal[False] = False
     ) -> Array: ...
     @overload
     def scatter(
@@ -131,7 +131,7 @@ class Moves(NativeCalls):
         source="x if is_root else out",
         result=f"{_PART} if is_root else out",
     )
-    def scatter(self, x: ArrayLike | None, root: int = 0, *, out: Out | None = None, async_op: bool = False) -> Any:
+    def scatter(self, *args: Any, **kwargs: Any) -> Any:
         """Cut the array of rank `root` along axis 0 into equal parts, and return part r on rank r.
 
         The other ranks need not know the shape or the dtype.
@@ -158,11 +158,11 @@ class Moves(NativeCalls):
     def all_to_all(
         self,
         x: ArrayLike,
-        split_axis: int = ...,
-        concat_axis: int = ...,
+        split_axis: int = 0,
+        concat_axis: int = 0,
         *,
-        out: Outs | None = ...,
-        async_op: Literal[False] = ...,
+        out: Outs | None = None,
+        async_op: Literal[False] = False,
     ) -> Array: ...
     @overload
     def all_to_all(
@@ -178,15 +178,7 @@ class Moves(NativeCalls):
         "x, result, 0, split_axis, concat_axis, 0",
         result="empty_like(x) if out is None and type(x) is ndarray and split_axis is concat_axis else out",
     )
-    def all_to_all(
-        self,
-        x: ArrayLike,
-        split_axis: int = 0,
-        concat_axis: int = 0,
-        *,
-        out: Outs | None = None,
-        async_op: bool = False,
-    ) -> Any:
+    def all_to_all(self, *args: Any, **kwargs: Any) -> Any:
         """Send block i of `x` to rank i, and concatenate the blocks received, in rank order.
 
         Args:
@@ -216,7 +208,7 @@ class Moves(NativeCalls):
 
     @overload
     def collective_permute(
-        self, x: ArrayLike, pairs: Pairs, *, out: Out | None = ..., async_op: Literal[False] = ...
+        self, x: ArrayLike, pairs: Pairs, *, out: Out | None = None, async_op: Literal[False] = False
     ) -> Array: ...
     @overload
     def collective_permute(
@@ -230,7 +222,7 @@ class Moves(NativeCalls):
         route="both[1]",
         entry=f"({native_entry('collective_permute')}) if route else unrouted",
     )
-    def collective_permute(self, x: ArrayLike, pairs: Pairs, *, out: Out | None = None, async_op: bool = False) -> Any:
+    def collective_permute(self, *args: Any, **kwargs: Any) -> Any:
         """Send the array of each source to its target, as XLA's CollectivePermute and `jax.lax.ppermute` do.
 
         Args:

@@ -1,8 +1,9 @@
 """One body for every method that calls a routine.
 
-Such a method is declared with its signature and docstring, and `@native_call` with the expressions in which it differs
-from the others. The body is compiled from one template when its module is imported. A function that all methods call
-would cost a Python frame in each call: 40 ns, when a barrier takes 140 ns.
+Such a method is declared with its docstring, its signature, which is that of its first overload if it has overloads,
+and `@native_call` with the expressions in which it differs from the others. The body is compiled from one template when
+its module is imported. A function that all methods call would cost a Python frame in each call: 40 ns, when a barrier
+takes 140 ns.
 
 The body looks up the native entry, which loads the routine, before the `try`: nothing has been sent at that time, and
 an interrupt leaves the group as it is. Any exception between the call of the entry and the use of its status ends the
@@ -15,7 +16,7 @@ file, and the line of the template that ran.
 import sys
 from collections.abc import Callable
 from types import FunctionType
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, get_overloads
 
 import numpy as np
 
@@ -143,7 +144,8 @@ def native_call(
     """
 
     def make(declared: Method) -> Method:
-        code = declared.__code__
+        typed: Any = next(iter(get_overloads(declared)), declared)
+        code = typed.__code__
         name, positional = code.co_name, code.co_varnames[: code.co_argcount]
         keywords = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
         long_way = ", ".join([f"calls.{name}", *(one for one in (*positional, *keywords)[1:] if one != "async_op")])
@@ -164,15 +166,16 @@ def native_call(
         made: dict[str, FunctionType] = {}
         exec(compile("\n" * (_FIRST_LINE - 1) + source, __file__, "exec"), _NAMES, made)
         method = made[name]
-        for attribute in _KEPT:
+        for attribute in ("__doc__", "__module__", "__qualname__"):
             setattr(method, attribute, getattr(declared, attribute))
-        method.__wrapped__ = declared  # type: ignore[attr-defined]  # tools read the signature and the lines there
+        if "async_op" in keywords:
+            typed.__annotations__["async_op"] = "bool"  # as help() shows it
+        for attribute in ("__defaults__", "__kwdefaults__", "__annotations__"):
+            setattr(method, attribute, getattr(typed, attribute))
+        method.__wrapped__ = typed  # type: ignore[attr-defined]  # tools read the signature and the lines there
         return cast(Method, method)
 
     return make
-
-
-_KEPT = ("__defaults__", "__kwdefaults__", "__doc__", "__annotations__", "__module__", "__qualname__")
 
 
 def native_entry(name: str) -> str:

@@ -22,11 +22,11 @@ class Reductions(NativeCalls):
     def all_reduce(
         self,
         x: ArrayLike,
-        op: Operator = ...,
+        op: Operator = "sum",
         *,
-        out: Out | None = ...,
-        algorithm: str | None = ...,
-        async_op: Literal[False] = ...,
+        out: Out | None = None,
+        algorithm: str | None = None,
+        async_op: Literal[False] = False,
     ) -> Array: ...
     @overload
     def all_reduce(
@@ -39,15 +39,7 @@ class Reductions(NativeCalls):
         async_op: Literal[True],
     ) -> Work[Array]: ...
     @native_call("x, result, reduction, 0, 0, 0", result=_LIKE_X, reduction=_NAMED)
-    def all_reduce(
-        self,
-        x: ArrayLike,
-        op: Operator = "sum",
-        *,
-        out: Out | None = None,
-        algorithm: str | None = None,
-        async_op: bool = False,
-    ) -> Any:
+    def all_reduce(self, *args: Any, **kwargs: Any) -> Any:
         """Reduce the arrays of all ranks element by element, and return the result on every rank.
 
         The result has the same bits on every rank and in every run.
@@ -93,12 +85,12 @@ class Reductions(NativeCalls):
     def reduce(
         self,
         x: ArrayLike,
-        root: int = ...,
-        op: Operator = ...,
+        root: int = 0,
+        op: Operator = "sum",
         *,
-        out: Out | None = ...,
-        algorithm: str | None = ...,
-        async_op: Literal[False] = ...,
+        out: Out | None = None,
+        algorithm: str | None = None,
+        async_op: Literal[False] = False,
     ) -> Array | None: ...
     @overload
     def reduce(
@@ -116,16 +108,7 @@ class Reductions(NativeCalls):
         result=f"({_LIKE_X}) if {IS_ROOT} else None",
         reduction=_NAMED,
     )
-    def reduce(
-        self,
-        x: ArrayLike,
-        root: int = 0,
-        op: Operator = "sum",
-        *,
-        out: Out | None = None,
-        algorithm: str | None = None,
-        async_op: bool = False,
-    ) -> Any:
+    def reduce(self, *args: Any, **kwargs: Any) -> Any:
         """Reduce the arrays of all ranks element by element, and return the result on rank `root`.
 
         The bits are those of `all_reduce`.
@@ -151,11 +134,11 @@ class Reductions(NativeCalls):
     def reduce_scatter(
         self,
         x: ArrayLike,
-        op: Operator = ...,
+        op: Operator = "sum",
         *,
-        out: Out | None = ...,
-        algorithm: str | None = ...,
-        async_op: Literal[False] = ...,
+        out: Out | None = None,
+        algorithm: str | None = None,
+        async_op: Literal[False] = False,
     ) -> Array: ...
     @overload
     def reduce_scatter(
@@ -173,15 +156,7 @@ class Reductions(NativeCalls):
         " if out is None and type(x) is ndarray and x.ndim else out",
         reduction=_NAMED,
     )
-    def reduce_scatter(
-        self,
-        x: ArrayLike,
-        op: Operator = "sum",
-        *,
-        out: Out | None = None,
-        algorithm: str | None = None,
-        async_op: bool = False,
-    ) -> Any:
+    def reduce_scatter(self, *args: Any, **kwargs: Any) -> Any:
         """Reduce block r of the arrays of all ranks element by element, and return it on rank r.
 
         The bits are the same in every run. Block r is reduced in the order r + 1, r + 2, ..., around to r.
@@ -212,11 +187,11 @@ class Reductions(NativeCalls):
         self,
         x: ArrayLike,
         counts: Counts,
-        op: Operator = ...,
+        op: Operator = "sum",
         *,
-        out: Out | None = ...,
-        axis: int | None = ...,
-        async_op: Literal[False] = ...,
+        out: Out | None = None,
+        axis: int | None = None,
+        async_op: Literal[False] = False,
     ) -> Array: ...
     @overload
     def reduce_scatter_v(
@@ -236,16 +211,7 @@ class Reductions(NativeCalls):
         result="block_of(x, counts, self._rank) if out is None and type(x) is ndarray else out",
         reduction="REDUCTIONS.get(op, 0) if type(op) is str else 0",
     )
-    def reduce_scatter_v(
-        self,
-        x: ArrayLike,
-        counts: Counts,
-        op: Operator = "sum",
-        *,
-        out: Out | None = None,
-        axis: int | None = None,
-        async_op: bool = False,
-    ) -> Any:
+    def reduce_scatter_v(self, *args: Any, **kwargs: Any) -> Any:
         """Reduce blocks of different lengths, as `reduce_scatter` does for equal ones.
 
         Block r of the flattened `x` has `counts[r]` elements; with `axis=0`, `counts[r]` rows of `x`.
@@ -274,11 +240,11 @@ class Reductions(NativeCalls):
     def scan(
         self,
         x: ArrayLike,
-        op: Operator = ...,
+        op: Operator = "sum",
         *,
-        out: Out | None = ...,
-        algorithm: str | None = ...,
-        async_op: Literal[False] = ...,
+        out: Out | None = None,
+        algorithm: str | None = None,
+        async_op: Literal[False] = False,
     ) -> Array: ...
     @overload
     def scan(
@@ -291,15 +257,7 @@ class Reductions(NativeCalls):
         async_op: Literal[True],
     ) -> Work[Array]: ...
     @native_call("x, result, reduction, 0, 0, 0", result=_LIKE_X, reduction=_RUNNING)
-    def scan(
-        self,
-        x: ArrayLike,
-        op: Operator = "sum",
-        *,
-        out: Out | None = None,
-        algorithm: str | None = None,
-        async_op: bool = False,
-    ) -> Any:
+    def scan(self, *args: Any, **kwargs: Any) -> Any:
         """Reduce the arrays of ranks 0, 1, ..., r element by element, and return the result on rank r.
 
         Args:
@@ -321,11 +279,11 @@ class Reductions(NativeCalls):
     def exscan(
         self,
         x: ArrayLike,
-        op: Operator = ...,
+        op: Operator = "sum",
         *,
-        out: Out | None = ...,
-        algorithm: str | None = ...,
-        async_op: Literal[False] = ...,
+        out: Out | None = None,
+        algorithm: str | None = None,
+        async_op: Literal[False] = False,
     ) -> Array | None: ...
     @overload
     def exscan(
@@ -338,15 +296,7 @@ class Reductions(NativeCalls):
         async_op: Literal[True],
     ) -> Work[Array | None]: ...
     @native_call("x, result, reduction, 0, 0, 0", result=f"({_LIKE_X}) if self._rank else None", reduction=_RUNNING)
-    def exscan(
-        self,
-        x: ArrayLike,
-        op: Operator = "sum",
-        *,
-        out: Out | None = None,
-        algorithm: str | None = None,
-        async_op: bool = False,
-    ) -> Any:
+    def exscan(self, *args: Any, **kwargs: Any) -> Any:
         """Reduce the arrays of ranks 0, 1, ..., r - 1 element by element, and return the result on rank r.
 
         It does the same as `scan`, without the rank's own array.
