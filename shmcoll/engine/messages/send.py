@@ -45,7 +45,7 @@ from shmcoll.engine import context as c
 from shmcoll.engine import layout
 from shmcoll.engine.atomics import copy, load_acquire, peek, poke, store
 from shmcoll.engine.collective import PEER, Collective
-from shmcoll.engine.layout import WORD, pack_piece
+from shmcoll.engine.layout import PAGE, WORD, pack_piece
 from shmcoll.engine.messages import ring_buffers as r
 from shmcoll.engine.messages.offer import place_to_offer, retract, was_retracted
 from shmcoll.engine.messages.read_message import is_unfinished, read_along
@@ -337,7 +337,7 @@ def ask_for_ring(ctx, peer):
         parts = rest // r.PART_BYTES + 2
         heads = layout.PIECE_DIMS + peek(ctx + c.X + c.DIMENSIONS) * WORD + parts * 2 * layout.PIECE_UNIT
         needed = max(least, rest + heads + r.SPARE, 2 * min(capacity, r.KEPT_RING))
-    poke(ctx + c.WANTED, (needed + layout.RING_PIECES + layout.PAGE - 1) // layout.PAGE * layout.PAGE)
+    poke(ctx + c.WANTED, (needed + layout.RING_PIECES + PAGE - 1) // PAGE * PAGE)
     return c.ASKS
 
 
