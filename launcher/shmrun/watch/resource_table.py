@@ -17,6 +17,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from shmcoll.diagnostics.text_table import aligned
 from shmcoll.engine import layout
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import Arena, mib
@@ -82,8 +83,7 @@ def table(outcome: Outcome) -> str:
     if any(one.has_shared for one in all_figures):
         more = [("shared", "unshared"), *map(_shared, all_figures)]
         rows = [row + added for row, added in zip(rows, more, strict=True)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join("  ".join(map(str.rjust, row, widths)) for row in rows)
+    return "\n".join(aligned(rows, right=range(len(rows[0]))))
 
 
 def write_json(outcome: Outcome, path: str) -> None:
