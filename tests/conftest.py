@@ -55,7 +55,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _stress(config: pytest.Config) -> bool:
-    return config.option.stress or "stress" in config.option.markexpr
+    return config.option.stress or "stress" in config.option.markexpr.replace("not stress", "")
 
 
 def pytest_report_header() -> str:

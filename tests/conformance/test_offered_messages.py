@@ -19,7 +19,7 @@ SMALL = {"SHMCOLL_EXCHANGE_BYTES": "1", "SHMCOLL_SHARED_BYTES": "1"}
 KINDS = ("private", "shared", "mixed")
 LENGTHS = (70_000, 150_001, 300_000)  # of 8 bytes: more than a ring has room for
 ALWAYS_OFFERED = switches.KEPT_RING // 8 + 1
-TURNS, MOST_TURNS = 12, 600
+TURNS, MOST_TURNS = 4, 600
 
 
 def is_shared(kind: str, rank: int) -> bool:
