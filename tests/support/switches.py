@@ -88,9 +88,9 @@ def refuse_reads(comm: Any) -> None:
     group.arena.store(group.mailbox(comm.rank) + layout.WITNESS_VALUE, 4711)
 
 
-def keep_worker_busy(comm: Any, until: Callable[[], Any]) -> None:
-    """Have the worker call this before it begins what is submitted from now on."""
-    comm._dispatcher.worker.submit(until)
+def keep_worker_busy(comm: Any, until: Callable[[], Any]) -> Any:
+    """Have the worker call this before it begins what is submitted from now on. Returns the work."""
+    return comm._dispatcher.worker.submit(until)
 
 
 # --- what no public call returns --------------------------------------------------------------------------------------
