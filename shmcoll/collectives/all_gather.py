@@ -1,8 +1,8 @@
 """all_gather: every rank gets the arrays of all ranks, in rank order.
 
 Every rank copies its array into its cell once, and all other ranks copy it from there to its place. Longer arrays go in
-rounds through the two cells of each rank. This is a direct exchange. A ring or a Bruck algorithm saves messages, and
-there are none here: each byte is copied in once and out n - 1 times in any order. Each rank starts with its right
+rounds through the two cells of each rank. This is a direct exchange. A ring or a Bruck algorithm saves messages, which
+do not exist here: each byte is copied in once and out n - 1 times in any order. Each rank starts with its right
 neighbour, so that the ranks do not all read the same cell at once. There is one sync if the array fits a cell, else
 one per round. Cost: a ceil(S / cell) + (n + 1) S b. This includes a rank's own part, which it copies while the cache
 has it. Peers read a long array where it is, if they can: 2 a + n S b.

@@ -7,7 +7,7 @@ schedule explorer runs the routines' own source that way.
 
     load, store              one shared word, single-copy atomic, no ordering: contents of headers
     load_acquire             a sequence word; what its writer wrote before it is visible afterwards
-    store_release            publishes: everything written before is visible to who reads this word
+    store_release            publishes: everything written before is visible to a rank that reads this word
     fence                    sequentially consistent: no load moves above it, no store below. Needed twice: in
                              the waiter between PARKED and its last look, in the poster between the word and PARKED
     acquire_fence            keeps the loads before it before all that follows: for a reader that looks at a word
@@ -18,13 +18,13 @@ schedule explorer runs the routines' own source that way.
     clock                    CLOCK_MONOTONIC, ns
     recent                   the same as of the last tick of the kernel: cheap, and some ms old
     cpu_time                 what this thread has computed so far, ns; a system call
-    process_gone             whether there is no process of a pid, or only its remains; no descriptor stays open
-    process_start            its start time: with the pid it names a process for ever
+    process_gone             whether a process has ended, waited for or not; no descriptor stays open
+    process_start            its start time: with the pid it identifies a process forever
     thread_states            how many threads Python knows of, for a context that Python has called
     read_memory              copies bytes from the private memory of another process: how many, or minus the error
     current_core             the core on which this thread runs
     next_core                the next one that this thread may use
-    move_to                  go on there, without being bound to it
+    move_to                  run there, without being bound to it
     signals_pending          lets Python run its signal handlers; true when one raised
     copy                     bytes, not overlapping
     stream                   the same, past the caches
@@ -158,8 +158,8 @@ def cpu_time():
 
 
 def process_gone(pid):
-    """Whether no process has this pid, or one that has ended and was not waited for yet. Where no descriptor is to be
-    had, only the former is told."""
+    """Return whether no process has this pid, or only one that has ended and was not waited for yet. If no descriptor
+    is free, only the former is found."""
     if hooks:
         return hooks.process_gone(pid)
     try:
@@ -183,7 +183,7 @@ def process_gone(pid):
 
 
 def process_start(pid):
-    """When a process began, in clock ticks since boot; 0 for one that has ended; -1 where that is not known."""
+    """Return when a process began, in clock ticks since boot; 0 if it has ended; -1 if that is not known."""
     if hooks:
         return -1
     try:
@@ -266,10 +266,10 @@ def call_long(function, *words):
 
 
 def reached(value, wanted):
-    """Whether a sequence word is at `wanted` or past it; right across the wrap of 64 bits."""
+    """Return whether a sequence word is at `wanted` or past it, also across the wrap of 64 bits."""
     return (value - wanted) % _SPAN < _SPAN // 2
 
 
 def wrapping_multiply(a, b):
-    """The product modulo 2^64, signed. Compiled by numba as it stands, an overflow would be undefined."""
+    """Return the product modulo 2^64, signed. In code that numba compiles, an overflow of `*` would be undefined."""
     return (a * b + _SPAN // 2) % _SPAN - _SPAN // 2

@@ -2,8 +2,9 @@
 
     COLLECTIVE = Collective(all_gather, code=8, form=GATHERS | OWN_PART, covers=COVERS, plans=True)
 
-Nothing else lists collectives: `shmcoll/collectives/__init__.py` finds the records, and the native entries, the
-diagnostics and the plans go by what they say. send and recv have records, too: they have codes and entries.
+`shmcoll/collectives/__init__.py` finds the records, and the native entries, the diagnostics and the plans follow them.
+Two lists name collectives besides: `FUNCTIONS` of those over nodes, and the names of the benchmark. send and recv have
+records, too: they have codes and entries.
 
 The entry is compiled for one form, and notes it in the context as KIND, for the parts of the protocol that all
 operations share; the gate for jitted code adds JITTED. `covers` is what the routine passes to `begin`: a constant when
@@ -13,7 +14,7 @@ it is compiled, since reading it from the context would make an all_reduce of 8 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-# what of x all ranks must have alike, so that the fingerprint covers it
+# which properties of x must be equal on all ranks: the fingerprint covers them
 SHAPE, DTYPE, NOTHING = range(3)  # SHAPE: dtype and shape
 
 # which ranks have arrays; the others pass None
@@ -23,7 +24,7 @@ SHAPE, DTYPE, NOTHING = range(3)  # SHAPE: dtype and shape
     X_AT_ROOT,  # the root alone has an x; in a scatter, all others pass `out` for it
     NO_OUT_AT_0,  # rank 0 has no `out`
     # how x and `out` fit; without one of these the entry does not compare them
-    NO_ARRAYS,  # there are none
+    NO_ARRAYS,  # the call has no arrays
     ALIKE,  # `out` has the shape of x, and may be x
     GATHERS,  # `out` is as long as the x of all ranks along axis 0
     SCATTERS,  # x is as long as the `out` of all ranks along axis 0

@@ -55,7 +55,7 @@ from shmcoll.engine.layout import WORD
     NOTED,  # the mailbox in which the recorder has noted that this message sleeps; 0: it has not
     SENDING,  # 1 between the phases of a send: what is received meanwhile does not end the call
     KIND,  # the form of the operation, see `engine/collective.py`
-    SHARED_BYTES,  # arrays in the arena from which a peer gets so many bytes are read where they are; so are
+    SHARED_BYTES,  # arrays in the arena from which a peer gets so many bytes are read in place; so are
     DIRECT_BYTES,  # private arrays from which each peer gets so many other ones
     EXCHANGE_BYTES,  # private arrays from which it gets so many, where every rank also reads
     TO_ALL_BYTES,  # private arrays that all peers read whole
@@ -121,8 +121,8 @@ NEEDS_PYTHON = NO_EFFECT  # entry and gate: Python must look at the arguments; n
 KEEP_WAITING = NO_EFFECT  # wait.look: there is no reason to stop waiting
 SEND_FIRST = NO_EFFECT  # recv, FETCH and FILL: only this rank itself could send the message, and it is waiting
 WITHDRAWN = NO_EFFECT  # recv, while it reads: the sender has taken its message back
-NOTHING_YET = NO_EFFECT  # recv, TRY: no message has come
-SLICE_OVER = NO_EFFECT  # recv, ATTEND: nothing more has come in a slice
+NOTHING_YET = NO_EFFECT  # recv, TRY: no message has arrived
+SLICE_OVER = NO_EFFECT  # recv, ATTEND: nothing more has arrived in a slice
 
 # GIVES_WAY: a receive has waited, and another thread wants to call; it has read nothing, and the caller posts it
 

@@ -36,7 +36,8 @@ _kept: list[Any] = []  # ctypes does not keep what it makes
 
 
 def plan(rank: int) -> bool:
-    """Put in place what SHMCOLL_FAULTS says of this rank; whether it says anything. `ValueError` for one misspelt."""
+    """Arrange the faults that SHMCOLL_FAULTS names for this rank. Return whether there are any. Raise `ValueError` for
+    wrong text."""
     faults = [(what, number) for who, what, number in planned() if who in ("*", str(rank))]
     if faults and not isinstance(atomics.hooks, Hooks):
         atomics.hooks = Hooks(faults, rank)
@@ -45,7 +46,7 @@ def plan(rank: int) -> bool:
 
 
 def make_callable(record: Collective, words: np.ndarray) -> Callable[..., int]:
-    """What a communicator calls for a collective whose routine runs as plain Python."""
+    """Return the callable of a collective whose routine runs as plain Python."""
     words[c.POLLS // layout.WORD] = words[c.YIELDS // layout.WORD] = 0
     function = _PLAIN(entry.make_plain(record.routine, record))
     _kept.append(function)
@@ -55,7 +56,7 @@ def make_callable(record: Collective, words: np.ndarray) -> Callable[..., int]:
 
 
 class Hooks:
-    """In front of each operation on shared words: count, and do what has been planned; then do it."""
+    """Count operations on shared words, and do what has been planned before each of them."""
 
     def __init__(self, faults: list[tuple[str, int]], rank: int):
         self._signals = {number: _SIGNALS[what] for what, number in faults if what in _SIGNALS}

@@ -68,7 +68,7 @@
     40       TAKEN         1 once the receiver has taken the message before its turn, or a synchronous one; see there
     48       DIMENSIONS    of the message, in its first piece; behind them the part of the array
 
-Words that different ranks write lie at least 128 bytes apart: two cache lines, because processors fetch them in pairs.
+Words that different ranks write are at least 128 bytes apart: two cache lines, because processors fetch them in pairs.
 """
 
 MAGIC = int.from_bytes(b"SHMCOLL\x00", "little")
@@ -83,14 +83,14 @@ JOB_MAGIC = 0
 JOB_VERSION = 9
 JOB_BYTES = 16  # size of the whole mapping
 JOB_RANKS = 24
-JOB_NONCE = 32  # 16 random bytes, told to the ranks by whoever started them
-JOB_CREATOR = 48  # pid of who made the arena, or of the shmrun that stands for it
+JOB_NONCE = 32  # 16 random bytes, passed to the ranks by the process that started them
+JOB_CREATOR = 48  # pid of the process that made the arena, or of the shmrun that represents it
 JOB_CREATED = 56  # CLOCK_MONOTONIC, ns
 JOB_CELL_BYTES = 64
 JOB_FLAT_BYTES = 72  # reductions: up to here everybody reads everybody
 JOB_SLICE_BYTES = 80  # reductions: longest slice that travels the ring
 JOB_TIMEOUT = 88  # default limit of one wait, ns
-JOB_CREATOR_START = 96  # start time of the creator: with its pid it names a process for ever
+JOB_CREATOR_START = 96  # start time of the creator: with its pid it identifies a process forever
 JOB_CORES = 104  # cores that the job may use: more ranks than these take turns
 JOB_HEAP = 112  # most bytes that the heaps of all ranks together may hold
 JOB_STREAM_BYTES = 120  # results as long as this are written past the caches
@@ -108,7 +108,7 @@ RECORD_CAUSE = 8
 RECORD_CODE = 16
 RECORD_TIME = 24  # CLOCK_MONOTONIC, ns
 RECORD_PID = 32
-RECORD_START = 40  # start time of the process in clock ticks since boot: with the pid it names a process for ever
+RECORD_START = 40  # start time of the process in clock ticks since boot: with the pid it identifies a process forever
 RECORD_LENGTH = 48
 RECORD_CHECK = 56  # crc32 of the words above and the text
 RECORD_TEXT = 64
@@ -153,7 +153,7 @@ HEADER_MAX_DIMS = 8  # the fingerprint covers all of them; the message shows the
 HEADER_EXPOSED, HEADER_RESULT, HEADER_EXPOSED_BYTES, HEADER_RESULT_BYTES = (HEADER_INLINE + WORD * i for i in range(4))
 
 #: The word ALGORITHM of a call is the algorithm and, from COMPOSITE_SHIFT on, the composite call of which it is a part:
-#: code | (root + 1) << 8, root -1 where there is none; 0 for a call by itself. The header holds it from bit 24 on.
+#: code | (root + 1) << 8, root -1 if the call has no root; 0 for a call by itself. The header holds it from bit 24 on.
 ALGORITHM_BITS = 8
 COMPOSITE_SHIFT = 16
 
@@ -192,7 +192,7 @@ SEND_COUNTS, SEND_DISPLS, RECV_COUNTS, RECV_DISPLS, RECV_ROOM, TABLE_SIZES = ran
 SOURCE_SIZE, RESULT_SIZE, ELEMENT_TYPE, COUNT_UNIT, TABLE_ENDS = range(5)
 
 CELL_BYTES = 256 << 10
-DIMENSIONS_BYTES = 512  # at the start of a cell: where `scatter` tells dimensions that a header has no room for
+DIMENSIONS_BYTES = 512  # at the start of a cell: where `scatter` stores dimensions for which a header has no room
 
 ANY = -1  # in place of the source or the tag of a message
 LARGEST_TAG = (1 << 31) - 1
@@ -278,12 +278,12 @@ def piece_dimensions(word: int) -> int:
 
 
 def align(offset: int, unit: int) -> int:
-    """The smallest multiple of `unit` (a power of two) that is not below `offset`."""
+    """Return the smallest multiple of `unit` (a power of two) that is not below `offset`."""
     return (offset + unit - 1) & -unit
 
 
 def most_ranks(cell_bytes: int) -> int:
-    """How many ranks a job can have: so many that each has at least a line of another's cell."""
+    """Return how many ranks a job can have: each needs at least a line of another's cell."""
     return (cell_bytes - DIMENSIONS_BYTES) // LINE
 
 
@@ -296,7 +296,7 @@ def table_bytes(ranks: int) -> int:
 
 
 def rings_offset(ranks: int) -> int:
-    """Where the words about rings lie within a mailbox."""
+    """Return the offset of the words about rings within a mailbox."""
     return TABLES + 2 * table_bytes(ranks)
 
 
@@ -305,7 +305,7 @@ def mailbox_bytes(ranks: int) -> int:
 
 
 def mailboxes_offset(ranks: int) -> int:
-    """Offset of the mailboxes within the region of a group of `ranks`; so below."""
+    """Return the offset of the mailboxes within the region of a group of `ranks`. The following functions are alike."""
     return align(MEMBERS + ranks * WORD, PAGE)
 
 
@@ -334,7 +334,7 @@ def group_bytes(ranks: int, window_bytes: int) -> int:
 
 
 def record_offset(ranks: int, rank: int, by: int) -> int:
-    """Where the record of `rank` lies, in the arena of a job of `ranks`; so below."""
+    """Return the offset of the record of `rank` in the arena of a job of `ranks`. The following functions are alike."""
     return RECORDS + (by * ranks + rank) * RECORD_BYTES
 
 
@@ -347,5 +347,5 @@ def world_offset(ranks: int) -> int:
 
 
 def arena_bytes(ranks: int, window_bytes: int) -> int:
-    """What a job of `ranks` commits at its start: all up to the end of the world's region."""
+    """Return the bytes that a job of `ranks` commits at its start: all up to the end of the world's region."""
     return world_offset(ranks) + group_bytes(ranks, window_bytes)

@@ -19,7 +19,7 @@ Entry = Callable[..., int]
 
 
 def gathered(entry: Entry, size: int, x: np.ndarray, out: Any, *words: int) -> int:
-    """all_gather and gather, whose last word is a table of results, or 0."""
+    """Make an all_gather or gather. The last word is a table of results, or 0."""
     *words_before, table = words
     if not table:
         return entry(x, out, *words)
@@ -31,7 +31,7 @@ def gathered(entry: Entry, size: int, x: np.ndarray, out: Any, *words: int) -> i
 
 
 def scattered(entry: Entry, size: int, x: Any, out: Any, *words: int) -> int:
-    """scatter, whose last words are the phase, a table of the root's arrays, or 0, and a mark or an address."""
+    """Make a scatter. The last words are the phase, a table of the root's arrays or 0, and a mark or an address."""
     *words_before, phase, table, last = words
     if not table:
         return entry(x, out, *words)
@@ -39,12 +39,12 @@ def scattered(entry: Entry, size: int, x: Any, out: Any, *words: int) -> int:
 
 
 def permuted(entry: Entry, size: int, x: np.ndarray, out: np.ndarray, *words: int) -> int:
-    """collective_permute, perhaps in place."""
+    """Make a collective_permute, perhaps in place."""
     return entry(x.copy() if np.may_share_memory(x, out) else x, out, *words)
 
 
 def reduced_and_scattered(entry: Entry, size: int, operand: np.ndarray, target: np.ndarray, *words: int) -> int:
-    """reduce_scatter, of an array or of a list."""
+    """Make a reduce_scatter of an array or of a list."""
     kind, form, *words_between, table = words
     if form != LISTED:
         return entry(operand, target, *words)
@@ -55,7 +55,7 @@ def reduced_and_scattered(entry: Entry, size: int, operand: np.ndarray, target: 
 
 
 def exchanged(entry: Entry, size: int, x: np.ndarray, out: Any, *words: int) -> int:
-    """all_to_all, of arrays or lists, along any axes."""
+    """Make an all_to_all of arrays or lists, along any axes."""
     _, split, concat_and_mark, _, length, *_, sources, targets, extents = words
     concat = concat_and_mark & ((1 << MARK_SHIFT) - 1)
     shape = table_at(extents, 1 + int(table_at(extents, 1)[0]))[1:].tolist() if extents else list(x.shape)

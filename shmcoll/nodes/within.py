@@ -70,7 +70,7 @@ class ReporterWithin(FailureReporter):
         return self.owner.from_messages(operation, found)
 
     def _timeout(self, text: str, missing: Sequence[int]) -> ShmcollError:
-        """The group over nodes asks where the ranks are, and ends this group then."""
+        """Return the error without the table of the ranks: the group over nodes adds it, and ends this group then."""
         return CollectiveTimeout(with_advice(text) + ".", missing=tuple(missing))
 
 

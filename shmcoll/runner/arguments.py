@@ -31,7 +31,7 @@ _OTHER_NAMES = {
 
 
 def check_function(of: str, fn: Any, second: Any = None) -> None:
-    """Refuse what is no function. second: the argument behind it, with which it may have been exchanged."""
+    """Refuse an object that is not a function. second: the next argument, with which it may have been exchanged."""
     if not callable(fn):
         hint = ""
         if callable(second):
@@ -65,7 +65,7 @@ def check_keywords(of: str, fn: Callable[..., Any], keywords: Iterable[str], nam
 
 
 def number_of_ranks(n: Any, name: str, hint: str = "") -> int:
-    """Return the argument `name` as a number of ranks. hint: for an object that is no integer."""
+    """Return the argument `name` as a number of ranks. hint: for an object that is not an integer."""
     try:
         number = operator.index(n)
     except TypeError:

@@ -27,10 +27,10 @@ class CallerSocket:
             sys.exit(0)
 
     def receive(self, ready: set[int]) -> tuple[Any, list[int]] | None:
-        """Return the message that has come, with its descriptors; None if the caller has ended. ready: the result of
+        """Return the message that has arrived, with its descriptors; None if the caller has ended. ready: the result of
         poll.
 
-        Descriptors that exceed this process's limit are lost. Then there are none.
+        Descriptors that exceed this process's limit are lost. Then the list is empty.
         """
         if self.pidfd in ready:
             return None

@@ -53,7 +53,7 @@ class Stream:
         self._decode = decoder()
 
     def forward(self) -> None:
-        """Write what has come: at most the contents of a pipe."""
+        """Write the bytes that have arrived: at most the contents of a pipe."""
         data = self.read.read(1 << 16)
         if data and self._target is not None:
             show(self._target, self._decode(data))

@@ -35,7 +35,7 @@ class OutgoingCall:
     """The files of a request: the call, the answers, and the writing ends of stdout and stderr.
 
     of: the function that users call, such as "shmcoll.run". doing: says what a rank was doing when the call ended, as
-    far as the caller knows. over: the server's `Over` about the call, if it has come.
+    far as the caller knows. over: the server's `Over` about the call, if it has arrived.
     """
 
     def __init__(

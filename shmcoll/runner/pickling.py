@@ -40,7 +40,7 @@ class Unsendable(TypeError):
 
 
 class Sending:
-    """What is sent with the pickles of one call of `function`.
+    """The objects that are sent with the pickles of one call of `function`.
 
     regions: the memory of shared arrays, in the order of their descriptors. sources: lines of files that ranks cannot
     read, by name. known: the globals that the ranks have already; None for ranks that do not stay.
@@ -79,7 +79,7 @@ class Sending:
     def keep_source(self, code: CodeType, names: dict[str, Any]) -> None:
         """Send the lines of a function with the call, unless a rank can read its file."""
         name = code.co_filename
-        is_unreadable = name not in self.sources and not os.path.exists(name)  # noqa: PTH110  # it may be no path
+        is_unreadable = name not in self.sources and not os.path.exists(name)  # noqa: PTH110  # it may not be a path
         if is_unreadable and (lines := linecache.getlines(name, names)):
             self.sources[name] = lines
 

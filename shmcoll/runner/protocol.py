@@ -67,8 +67,9 @@ MOST_DESCRIPTORS = 253  # descriptors of one message; the kernel's limit
 
 @dataclass(frozen=True)
 class Setting:
-    """What a rank takes over from the caller's process. span: the largest number of bytes of each answer. main: the
-    file of `__main__`, and its name if it was started with `python -m`: processes of multiprocessing load it."""
+    """The state that a rank takes over from the caller's process. span: the largest number of bytes of each answer.
+    main: the file of `__main__`, and its name if it was started with `python -m`: processes of multiprocessing load
+    it."""
 
     span: int
     main: tuple[str | None, str | None]

@@ -1,4 +1,4 @@
-"""What cannot be pickled, in words: which argument, variable or item it is, and what to do instead."""
+"""Texts about objects that cannot be pickled: which argument, variable or item it is, and what to do instead."""
 
 import contextlib
 import inspect

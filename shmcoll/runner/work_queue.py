@@ -43,7 +43,7 @@ class WorkQueue:
         self._taken = shared_memory.shared(np.full(nprocs, -1, np.int64))
 
     def __call__(self) -> Done:
-        """Take items until none is left, in a rank."""
+        """Take items, in a rank, until all have been taken."""
         done, rank = Done(), int(os.environ["RANK"])
         while (number := self._take()) < len(self._ends):
             self._taken[rank] = number

@@ -4,8 +4,8 @@ The worker makes the asynchronous calls of a communicator in the order in which 
 line of `turns.py`, where blocking calls of other threads come between them. A call that has been submitted is completed
 whether or not a thread waits for it.
 
-Posted receives have no place in the line: a receive whose message has not come would keep all later calls waiting. They
-are in a list (`posted_receives.py`), and the thread that has the turn serves that list. A thread that waits for a
+Posted receives have no place in the line: a receive whose message has not arrived would keep all later calls waiting.
+They are in a list (`posted_receives.py`), and the thread that has the turn serves that list. A thread that waits for a
 receive serves it itself, because to wake the worker and to be woken by it takes 30 to 60 us. So the worker leaves
 receives alone for a moment. The worker takes the turn if no thread has served the list by then, or if a thread sleeps
 until a receive is complete (`_is_awaited`). In its turn it sleeps in native code until a message comes or a thread
@@ -13,7 +13,7 @@ takes a place in the line. While other threads serve the list, the worker naps f
 For `WATCH` seconds after the list was last served it goes on napping, and a thread that posts a receive need not wake
 it.
 
-Who waits, and for what:
+The waits:
 
     worker    for `_bell`, while it has nothing to do. A thread rings it after it has put a call into the line or a
               receive into the list, and before it waits for either. An interrupt between these two steps leaves a call
@@ -91,7 +91,7 @@ class Listener(Protocol):
         """Return whether each receive in the list is a blocking call, whose thread can serve the list."""
 
     def is_waiting(self, *, is_ending: bool) -> bool:
-        """Serve the list: complete what has come, and sleep until more comes or the doorbell rings. Then make the
+        """Serve the list: complete what has arrived, and sleep until more arrives or the doorbell rings. Then make the
         receives fail that are late or cannot complete, unless `is_ending`. Returns whether another rank may still send
         something."""
 
@@ -304,7 +304,7 @@ class AsyncWorker:
             return False
         if has_receives and (self._is_awaited or self._is_over or not is_served):
             self._nap = waiting.SHORT_NAP
-            if not self._listen():  # a thread has come, which may serve the receive that it waits for
+            if not self._listen():  # a thread has arrived, which may serve the receive that it waits for
                 self._is_awaited = False
                 self.turns.wait_for_threads()
             return True
@@ -350,9 +350,7 @@ class AsyncWorker:
         def attend() -> None:
             nonlocal is_waiting
             if self._is_over and (receives := places(listener.withdraw(all_of_them=self._is_late))):
-                print(
-                    f"shmcoll: {self._name} withdraws receives that nothing has come for: {receives}", file=sys.stderr
-                )
+                print(f"shmcoll: {self._name} withdraws receives without a message: {receives}", file=sys.stderr)
             is_waiting = listener.is_waiting(is_ending=self._is_over)
 
         while self.turns.run_if_free(attend, sleeps=True):
@@ -379,7 +377,7 @@ def _ends_group(error: BaseException) -> bool:
 
 
 def places(sites: Sequence[Site | None]) -> str:
-    """Return the places where calls were made, each once; '' if none is known."""
+    """Return the places where calls were made, each once; '' if no place is known."""
     return ", ".join(dict.fromkeys(f"{short_path(site[0])}:{site[1]}" for site in sites if site))
 
 

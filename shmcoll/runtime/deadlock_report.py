@@ -1,8 +1,8 @@
-"""What the ranks of a circle say that wait for one another: see `engine/protocol/deadlock.py`.
+"""The report of ranks that wait for one another in a circle: see `engine/protocol/deadlock.py`.
 
 The rank that finds the circle writes why the group ends. Only the ranks themselves know their lines. So each rank of
 the circle, once its wait has ended, notes its call as a site, and waits for the sites of the others. Nobody waits for
-long: a rank that does not come, because its process is stopped, is quoted from its mailbox, without a line.
+long: a rank that does not arrive, because its process is stopped, is quoted from its mailbox, without a line.
 """
 
 import time

@@ -33,7 +33,7 @@ from shmcoll.runtime.posted_receives import PostedReceives
 
 
 class Calls:
-    """What the dispatchers of a group on one machine and of one over nodes share."""
+    """The common base of the dispatchers of a group on one machine and of one over nodes."""
 
     only_records = False  # a plan's stand-in does: see `communicator/plans.py`
     local_rank: LocalRank
@@ -197,7 +197,7 @@ class Dispatcher(Calls):
     # --- calling ------------------------------------------------------------------------------------------------------
 
     def left(self, operation: str) -> None:
-        """End the group, because an exception has come out of one of its calls: in a wait, between two phases, or after
+        """End the group, because an exception has left one of its calls: in a wait, between two phases, or after
         the routine had succeeded. Peers wait for what this rank would do next, so no thread enters again. The reason is
         written first, because other threads read it when they may not enter."""
         try:

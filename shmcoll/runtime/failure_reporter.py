@@ -1,4 +1,4 @@
-"""From a routine's status to the exception that the user sees, and what the other ranks are told.
+"""From a routine's status to the exception that the user sees, and to the records for the other ranks.
 
 A rank that finds a mismatch, a lost peer or a passed limit writes why and ends the group (see
 `engine/memory/records.py`); a rank that finds the group ended reads the earliest record. The cause is kept: every later
@@ -68,7 +68,7 @@ class FailureReporter:
         self._refusal = _Refusal(0, "", "")
         self.is_told = False  # whether a call of the program has raised why the group has ended
         self._is_shut = False  # whether this rank has closed the group: then its region may be somebody else's memory
-        self._lock = threading.RLock()  # held by who works in the region
+        self._lock = threading.RLock()  # held by a thread that works in the region
 
     @property
     def size(self) -> int:
@@ -107,11 +107,11 @@ class FailureReporter:
             records.note_refusal(self._group, self._rank, place, self._refusal.words())
 
     def interrupted(self, operation: str) -> None:
-        """A signal handler raised inside a collective: this rank has left the protocol, so the group ends."""
+        """End the group after a signal handler has raised inside a collective: this rank has left the protocol."""
         self._end(records.INTERRUPTED, f"rank {self.name} was interrupted in {self._call(operation)}{at_site()}")
 
     def error(self, operation: str, status: int) -> BaseException:
-        """The exception for a status other than OK, after telling the others where that is due."""
+        """Return the exception for a status other than OK. Record it for the others first, if they need it."""
         if status == c.NOT_ALONE:
             refusal = other_threads.error(self._words, operation, self.name)
             self.refused(operation, refusal)
@@ -213,7 +213,7 @@ class FailureReporter:
         return InternalError(text)
 
     def _call(self, operation: str) -> str:
-        """The call in words: a collective by its number, a message by its peer and tag."""
+        """Return the call as text: a collective with its number, a message with its peer and tag."""
         if operation in MESSAGES:
             peer, tag = self._words.item(c.ARGUMENT // WORD), self._words.item(c.ARGUMENT_2 // WORD)
             return message_in_words(self._group, operation, peer, tag)
@@ -225,7 +225,8 @@ class FailureReporter:
         return f"{self._call(operation)} on {self._where}"
 
     def _timeout(self, text: str, missing: Sequence[int]) -> ShmcollError:
-        """Of several ranks whose limit has passed one asks where all ranks are, while they still are there."""
+        """Return the error of a limit that has passed. One of the late ranks asks where all ranks are, while they
+        run."""
         from shmcoll.diagnostics.hang_report import STACKS_PATIENCE, explained
 
         error = CollectiveTimeout(with_advice(text) + ".", missing=tuple(missing))
@@ -236,7 +237,8 @@ class FailureReporter:
         return error
 
     def _disagreement(self, operation: str, advice: str) -> ShmcollError:
-        """All ranks find it in the same operation. Each notes where it is; one of them tells for all."""
+        """Return the error of a mismatch, which all ranks find in the same operation. Each notes its line; one
+        reports."""
         with report_lock.turn(self._group, 2 * waiting.SITES_PATIENCE) as mine:
             if mine:
                 sites = report_lock.sites(self._group, self._sequence(), waiting.SITES_PATIENCE)
@@ -253,7 +255,7 @@ class FailureReporter:
                 self._end(records.DEADLOCKED, deadlock_report.in_words(self._group, calls))
 
     def _deadlock(self, operation: str, finder: int) -> ShmcollError:
-        """Each rank of the circle raises `Deadlock`, the others `RankFailed`. All wait until the calls are known."""
+        """Return `Deadlock` on each rank of the circle, `RankFailed` on others. All wait until the calls are known."""
         group, ranks = self._group, deadlock_report.circle(self._group, finder)
         source = deadlock_report.source(group, self._rank)
         if self._rank in ranks and operation.startswith("recv"):
@@ -268,7 +270,8 @@ class FailureReporter:
         return RankFailed(f"{self._call_here(operation)}: {text}", rank=finder)
 
     def _raised(self, operation: str) -> BaseException:
-        """A user's function has raised: the very exception, by calling it again, in Python, on the same values."""
+        """Return the exception that a user's function has raised, by calling it again, in Python, on the same
+        values."""
         x = BY_CODE[int(self._words[(c.X + c.DTYPE) // WORD])]
         function = of_kernel(int(self._words[c.KERNEL // WORD]))
         a = self._element(c.FIRST_VALUE, x.accumulator)
@@ -283,7 +286,7 @@ class FailureReporter:
         return error
 
     def _element(self, word: int, dtype: np.dtype) -> np.ndarray:
-        """A copy of the element whose address stands in a word of the context."""
+        """Return a copy of the element whose address is in a word of the context."""
         address = int(self._words[word // WORD])
         return np.frombuffer(ctypes.string_at(address, dtype.itemsize), dtype)[0]
 
@@ -304,18 +307,20 @@ class FailureReporter:
         return kind(text, **failure_facts.of_record(self._group, failure))
 
     def _lost(self, operation: str, culprit: int) -> ShmcollError:
-        """The peer's process has ended. A launcher of ours knows how; give it a moment to say so."""
+        """Return the error for a peer whose process has ended. A launcher of ours records how; give it a moment to."""
         call = self._call_here(operation)
-        took_part = self._group.published(culprit) >= self._sequence()  # as did who died while others were awaited
+        took_part = (
+            self._group.published(culprit) >= self._sequence()
+        )  # as did a rank that died while others were awaited
         how = f"left the job{'' if took_part else ' without taking part'}: its process has ended"
-        # Where rank 0 has made the arena there is none that would tell
+        # If rank 0 has made the arena, no launcher records it
         is_launched = self._arena.load(layout.JOB_CREATOR) != records.read(self._arena, 0, layout.BY_RANK).pid
         end = time.monotonic() + (waiting.LAUNCHER_PATIENCE if is_launched else 0)
         meant_to = False
         while True:
             lives = (layout.BY_LAUNCHER, layout.BY_RANK)
             told = [records.read(self._arena, self._group.ranks[culprit], by) for by in lives]
-            # Who has left may have known before of one that failed, and have left because of that
+            # A rank that has left may have known of a failure before, and have left because of it
             if self._group.has_ended() or records.first_failure(self._group):
                 return self._first_cause(operation)
             if self._arena.load(self._group.mailbox(culprit) + layout.CLOSED):
@@ -374,7 +379,7 @@ class FailureReporter:
         return who_stopped(self._group, self._rank, awaited, self._sequence())
 
     def _refusals(self, ranks: range) -> str:
-        """Calls refused just before this operation: the likely reason of a mismatch."""
+        """Return the calls refused just before this operation: the likely reason of a mismatch."""
         told = [records.ending(self._group, rank) for rank in ranks]
         recent = [t.text for t in told if t.state == records.JOINED and t.text and t.code >= self._sequence() - 1]
         return "".join(f". Before that, {text}" for text in recent)

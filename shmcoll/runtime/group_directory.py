@@ -1,4 +1,5 @@
-"""What a leader says in its directory of the groups that it makes: where their regions are, or why one was not made.
+"""The entries of a leader in its directory, about the groups that it makes: where their regions are, or why one was not
+made.
 
 The words, all written by the leader:
 

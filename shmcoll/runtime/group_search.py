@@ -35,7 +35,7 @@ from shmcoll.runtime.group_registry import has_joined
 
 
 class Watch(Protocol):
-    """What a rank that waits for a group looks at.
+    """The signs that a rank looks at while it waits for a group.
 
     call: the call that makes the group. limit: seconds of a wait. is_joint: whether all members are in the call.
     """

@@ -46,7 +46,7 @@ class LocalRank:
         self.rank = rank
         self.launcher = launcher
         self.pid = os.getpid()
-        #: how peers are told of the exception that ends this rank
+        #: how peers learn of the exception that ends this rank
         self.in_words: Callable[[BaseException], str] = uncaught.in_words
         self._moved = self._slept = 0  # by communicators that have been closed
         self._arrays: ArraySharing | None = None

@@ -35,7 +35,7 @@ class PostedReceive(Work[Any]):
 
     is_receive = True
     is_awaited = False  # whether it is a blocking call, whose thread waits for nothing else
-    has_other_ways = False  # whether its message may also come on a way that these posted receives do not know of
+    has_other_ways = False  # whether its message may also arrive in a way that these posted receives do not know
 
     def __init__(
         self,
@@ -84,5 +84,5 @@ class PostedReceive(Work[Any]):
         """Withdraw the receive. Returns False if it has been taken."""
         if self._fate.setdefault("is", _WITHDRAWN) != _WITHDRAWN:
             return False
-        self.settle(Cancelled(f"{self.operation}: this receive has been withdrawn before its message came"))
+        self.settle(Cancelled(f"{self.operation}: this receive was withdrawn before its message arrived"))
         return True

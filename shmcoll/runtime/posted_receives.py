@@ -189,7 +189,7 @@ class PostedReceives:
         return status != c.SOURCE_LOST
 
     def _attend(self, phase: int) -> int:
-        """Wait until more has come than was there at the last MARK: ATTEND or POLL."""
+        """Wait until more has arrived than was there at the last MARK: ATTEND or POLL."""
         status = self._enter(None, phase)
         self._note_time()
         return status
@@ -255,13 +255,15 @@ class PostedReceives:
     # --- in a turn ----------------------------------------------------------------------------------------------------
 
     def _serve(self, *, briefly: bool, marks: bool) -> bool:
-        """Complete all receives whose messages have come. Returns whether this thread may do so again, because it has
-        left nothing to the worker. briefly: this is a thread that signals may interrupt. marks: note up to where every
-        source has sent."""
+        """Complete all receives whose messages have arrived. Returns whether this thread may do so again, because it
+        has left nothing to the worker. briefly: this is a thread that signals may interrupt. marks: note up to where
+        every source has sent."""
         self._note_time()
         self._clean()
         goes_on = self._complete_each(briefly=briefly, marks=marks)
-        if goes_on or not self._posted:  # else the worker has to come: it leaves the list to threads that serve it
+        if (
+            goes_on or not self._posted
+        ):  # else the worker has to serve the list: it leaves the list to threads that serve it
             self.served += 1
         return goes_on
 
@@ -287,7 +289,7 @@ class PostedReceives:
         return False
 
     def _match(self) -> PostedReceive | None:
-        """Return, on the worker, the receive for which a message has come."""
+        """Return, on the worker, the receive for which a message has arrived."""
         if (status := self._enter(None, MARK)) != c.OK:
             self._fail(status)
             return None
@@ -297,7 +299,7 @@ class PostedReceives:
         return receive
 
     def _find(self, *, patiently: bool) -> tuple[int, PostedReceive | None]:
-        """Find a message that has come, and the first receive that it fits. Returns FOUND and that receive, or else
+        """Find a message that has arrived, and the first receive that it fits. Returns FOUND and that receive, or else
         NOTHING_YET or an error, and None.
 
         Most often the next message of all is for a receive, or there is no message. Then one native call is enough,
@@ -391,7 +393,7 @@ class PostedReceives:
                 receive.deadline = max(receive.deadline, self._looked + self._dispatcher.timeout)
 
     def _fetch(self, receive: PostedReceive) -> None:
-        """Wait for a message that cannot come, in order to find the reason. Read it if it has come in the last
+        """Wait for a message that cannot arrive, in order to find the reason. Read it if it has arrived in the last
         moment."""
         try:
             status = self._enter(receive, FETCH, receive.place)
@@ -459,7 +461,7 @@ class PostedReceives:
         """Remove receives that have been withdrawn."""
         for receive in list(self._posted):
             if receive.is_withdrawn:
-                receive.withdraw()  # once more: an interrupt may have come between two steps
+                receive.withdraw()  # once more: an interrupt may have arrived between two steps
                 self._posted.remove(receive)
 
     def _settle(self, receive: PostedReceive, outcome: Any) -> None:
@@ -468,7 +470,7 @@ class PostedReceives:
             self._posted.remove(receive)
 
     def _outcome(self, receive: PostedReceive, array: np.ndarray | None, status: int) -> Any:
-        """Return the user's result, or the exception that came while it was made. The group goes on."""
+        """Return the user's result, or the exception that was raised while it was made. The group stays usable."""
         try:
             return receive.finish(array, status) if array is not None else None
         except BaseException as error:

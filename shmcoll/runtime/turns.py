@@ -7,7 +7,7 @@ The word OWNER has one of these values:
     RECEIVES_POSTED  the line is empty, but receives are posted: any thread may make any call that does not read
                      messages (`engine/native/entering.py`)
     NOBODY           the line is not empty, and no thread has the turn: the entry answers BUSY to all threads
-    SHUT             the communicator is closed: likewise, for ever
+    SHUT             the communicator is closed: likewise, forever
     thread           this thread has the turn: the entry lets in this thread only
 
 The line is a deque of places. A place is held, which means that its lock is locked, until its owner has passed. Two
@@ -17,14 +17,14 @@ kinds of owners take a place:
     a thread  for a blocking call, or to serve the posted receives: it locks its place by `with`, puts it into the line,
               waits until each place before it is unlocked, calls, and leaves
 
-A receive may wait in native code without a place in the line: the line was empty when it began. Whoever takes a place
-rings this rank's doorbell. Then the receive gives way, unless its message has come (`engine/protocol/wait.py`), and is
-posted. So no thread waits for the message of another thread.
+A receive may wait in native code without a place in the line: the line was empty when it began. A thread that takes a
+place rings this rank's doorbell. Then the receive gives way, unless its message has arrived
+(`engine/protocol/wait.py`), and is posted. So no thread waits for the message of another thread.
 
 So a blocking call runs in its own thread. The frames that own its arrays and tables live as long as native code uses
 them. An interrupt in the line is an exception before the call has begun.
 
-Who writes OWNER. The thread that has the turn writes its identity first, NOBODY at the end of the turn, and then, under
+Writers of OWNER. The thread that has the turn writes its identity first, NOBODY at the end of the turn, and then, under
 `guard`, 0 or RECEIVES_POSTED if the line is empty except for itself. A thread that takes a place in the line replaces
 either of these two by NOBODY, under `guard`, before it is in the line. A thread that posts a receive replaces 0 by
 RECEIVES_POSTED, also under `guard`, before the receive can be found. `guard` is held for a few instructions and never

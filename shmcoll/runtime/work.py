@@ -205,7 +205,7 @@ class Work(ProcessBound, Generic[Result]):
         return cast(BaseException, self._result)
 
     def test(self) -> bool:
-        """Return whether the call has ended, as `done`, but help it first, so that a loop of tests comes to its end.
+        """Make progress on the call, and return whether it has ended, so that a loop of tests ends.
 
         It looks for the message of a posted receive, and whether the receiver of a synchronous send has begun. If
         another thread makes the call, that thread gets the interpreter for a moment.
@@ -234,9 +234,9 @@ class Work(ProcessBound, Generic[Result]):
         return self._latch.is_set
 
     def cancel(self) -> bool:
-        """Withdraw a posted receive whose message has not come. No message is lost.
+        """Withdraw a posted receive whose message has not arrived. No message is lost.
 
-        Only a receive can be withdrawn: of any other call the other ranks wait for this rank's part. `wait` raises
+        Only a receive can be withdrawn: in any other call, the other ranks wait for this rank's part. `wait` raises
         `Cancelled` afterwards. Cancelling an `await` of this object cancels only the `await`.
 
         Returns:

@@ -161,7 +161,7 @@ def _separate_constants(code: Any) -> None:
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """numba makes many objects, in which the collector would look for garbage again and again."""
+    """Keep the garbage collector off in the block: numba makes many objects, which it would search again and again."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -129,7 +129,7 @@ class CallConv(callconv.BaseCallConv):
         builder.ret(value)
 
     def return_user_exc(self, builder: Any, *_arguments: Any, **_options: Any) -> None:
-        """Where numba would raise, as for a step of 0 in a range. Our code does not get there."""
+        """Mark a place where numba would raise, as for a step of 0 in a range, as one that is never reached."""
         builder.unreachable()
 
     def call_function(self, builder: Any, callee: Any, result: Any, argument_types: Any, arguments: Any) -> Any:

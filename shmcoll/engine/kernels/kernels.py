@@ -76,12 +76,12 @@ def attempt(function, a, b):
 
 
 def has_kernel(dtype: DType, reduction: str) -> bool:
-    """Whether the reduction is defined for the dtype (avg of integers and bool is not)."""
+    """Return whether the reduction is defined for the dtype (avg of integers and bool is not)."""
     return reduction in operators_of(dtype)
 
 
 def make_kernel(dtype: DType, reduction: str) -> Callable[..., int]:
-    """The kernel of a pair as a Python function, ready to be compiled (or to be run as it is, slowly)."""
+    """Return the kernel of a pair as a Python function, ready to be compiled (or to be run as it is, slowly)."""
     operator = operators_of(dtype)[reduction]
     if dtype.is_pair:
         return _make_pair_kernel(dtype, operator)
@@ -152,7 +152,8 @@ def make_kernel(dtype: DType, reduction: str) -> Callable[..., int]:
 
 
 def _formats(dtype: DType) -> tuple[Any, Any, Callable, Callable]:
-    """How elements are read: the types of stored elements and of the accumulator, and the way there and back."""
+    """Return how elements are read: the types of stored elements and of the accumulator, and the conversions both
+    ways."""
     kind = dtype.numpy.type
     if dtype.name == "bool":
         return np.uint8, np.uint8, truth_as(np.uint8), same
@@ -164,7 +165,7 @@ def _formats(dtype: DType) -> tuple[Any, Any, Callable, Callable]:
 
 
 def _make_pair_kernel(dtype: DType, precedes: Callable) -> Callable[..., int]:
-    """For pairs of value and index: the pair that precedes is kept as it is."""
+    """Return the kernel for pairs of value and index. The pair that precedes is kept as it is."""
     stored, _, widen, _ = _formats(value_of_pair(dtype))
     item, index = dtype.numpy.itemsize, dtype.numpy.fields["index"][1]  # type: ignore[index]
 
@@ -192,7 +193,7 @@ def _make_pair_kernel(dtype: DType, precedes: Callable) -> Callable[..., int]:
 
 
 def make_function_kernel(dtype: DType, function: Callable) -> Callable[..., int]:
-    """The kernel around a user's function of two values, which may raise.
+    """Return the kernel around a user's function of two values, which may raise.
 
     Returns 0, or 1 + the index of the first element on which the function raised; that one and those behind it are then
     as they were before.

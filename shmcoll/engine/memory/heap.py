@@ -161,7 +161,7 @@ class Heap:
         return True
 
     def _claim(self, block: _Block, purpose: str) -> None:
-        """Enter a block where there is room for it, and add it to HELD."""
+        """Enter a block in a gap that is long enough, and add it to HELD."""
         while True:
             old = self._picture()
             block.offset = self._first_fit(old.gaps, block.length, purpose)

@@ -1,6 +1,6 @@
 """Records: the states of the ranks, and why groups end. Plain Python, not on the fast path.
 
-Who writes what. Each rank has two records of its life: it writes one itself, and the launcher writes the other. In each
+Writers. Each rank has two records of its life: it writes one itself, and the launcher writes the other. In each
 group each member has two records that only it writes. One says why it ended the group, or, before that, which call of
 its own was refused. The other says at which line it made a call that failed on all members. So every record has a
 single writer. A record is written at most a few times: the text, the facts and the words first, and a checksum over
@@ -176,7 +176,8 @@ def some_rank_compiles(arena: Arena) -> bool:
 
 
 def first_failure(group: Group, among: Collection[int] | None = None) -> Record | None:
-    """Return the first failure of the group or of a member's life; None if there is none. See the top of this file.
+    """Return the first failure of the group or of a member's life; None if nothing has failed. See the top of this
+    file.
 
     Its text names the rank as members of the group do.
 

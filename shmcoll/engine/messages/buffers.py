@@ -49,12 +49,12 @@ class MessageBuffers:
         return offset
 
     def has_ring(self, dest: int) -> bool:
-        """Whether anything can lie on its way to a rank."""
+        """Return whether messages may be on their way to a rank."""
         return bool(self._rings[dest])
 
     def progress(self, dest: int) -> tuple[int, int, int]:
-        """What changes while things move to a rank: how much of the message lies in a ring, which ring is the oldest,
-        and how far that has been read."""
+        """Return the values that change while messages move to a rank: how much of the message is in a ring, which ring
+        is the oldest, and how much of that has been read."""
         oldest = next(iter(self._rings[dest].values()), 0)
         head = self._group.arena.load(oldest + layout.RING_HEAD) if oldest else 0
         return self.words.item(self._chain_to(dest) + ring_buffers.SENT // WORD), oldest, head
@@ -75,35 +75,36 @@ class MessageBuffers:
         self._note_oldest(dest)
 
     def _note_oldest(self, dest: int) -> None:
-        """Tell the routine which ring may be left next: there is none while there is only one."""
+        """Store for the routine which ring may be left next: 0 if the rank has only one."""
         mine = self._rings[dest]
         oldest = self._group.arena.address + next(iter(mine.values())) if len(mine) > 1 else 0
         self.words[self._chain_to(dest) + ring_buffers.OLDEST // WORD] = oldest
 
     def _chain_to(self, dest: int) -> int:
-        """The index of the first word of the chain to a rank."""
+        """Return the index of the first word of the chain to a rank."""
         return (ring_buffers.chains_offset(self._group.size) + 2 * dest * ring_buffers.CHAIN_BYTES) // WORD
 
     def last_sent(self, dest: int) -> tuple[int, int]:
-        """Where the last message to a rank begins: the number of its ring, and the position there. The number is -1 if
-        the ring has been given back already."""
+        """Return where the last message to a rank begins: the number of its ring, and the position there. The number is
+        -1 if the ring has been given back already."""
         chain, arena = self._chain_to(dest), self._group.arena.address
         ring = self.words.item(chain + ring_buffers.BEGUN_IN // WORD)
         numbers = (number for number, offset in self._rings[dest].items() if arena + offset == ring)
         return next(numbers, -1), self.words.item(chain + ring_buffers.BEGUN // WORD) - 1
 
     def has_begun(self, dest: int, number: int, at: int) -> bool:
-        """Whether a rank has begun to receive the synchronous message that begins there. See `ring_buffers.py`."""
+        """Return whether a rank has begun to receive the synchronous message that begins there. See
+        `ring_buffers.py`."""
         ring = self.ring(dest, number)
         return ring == 0 or ring_buffers.has_begun(ring, at)
 
     def ring(self, dest: int, number: int) -> int:
-        """The address of a ring; 0 if it has been given back."""
+        """Return the address of a ring; 0 if it has been given back."""
         offset = self._rings[dest].get(number)
         return 0 if offset is None else self._group.arena.address + offset
 
     def drop_all(self) -> dict[int, list[int]]:
-        """The rings by receiver, which are somebody else's business now."""
+        """Return the rings by receiver, and forget them: the caller gives them back."""
         left = {dest: list(mine.values()) for dest, mine in enumerate(self._rings) if mine}
         self._rings = [{} for _ in self._rings]
         return left
@@ -116,7 +117,7 @@ class MessageBuffers:
         return self._word(ring_buffers.FOUND_SOURCE), self._word(ring_buffers.FOUND_TAG)
 
     def expect(self, times: int) -> None:
-        """How often a send shall say that it is blocked, because this rank has something to receive."""
+        """Set how often a send reports that it is blocked, because this rank has something to receive."""
         self.words[self._found + ring_buffers.EXPECTING // WORD] = times
 
     @property
@@ -130,14 +131,14 @@ class MessageBuffers:
         return self._word(ring_buffers.DONE)
 
     def goes_into(self, place: np.ndarray | None, form: int) -> bool:
-        """Whether what has been found can be read into an array, or a new one, as `form` says."""
+        """Return whether the message found can be read into an array, or a new one, as `form` says."""
         if self.found_object != (form != ring_buffers.ARRAY):
             return False
         return place is None or (place.dtype == self.found_dtype and place.size >= self.found_count)
 
     def form_for(self, place: np.ndarray | None, form: int) -> int:
-        """The form with which DATA reads what has been found into an array; one that does not fit, if that has another
-        dtype."""
+        """Return the form with which DATA reads the message found into an array. It does not fit if the array has
+        another dtype."""
         if place is None or form != ring_buffers.ARRAY:
             return form
         is_foreign = place.dtype not in BY_NUMPY
@@ -178,7 +179,7 @@ class MessageBuffers:
         return self.found_bytes // dtype.itemsize if dtype.itemsize else math.prod(shape)
 
     def new_array(self) -> np.ndarray:
-        """An array for the message that has been found, or for the bytes of an object."""
+        """Return a new array for the message that has been found, or for the bytes of an object."""
         dtype, shape = self._found_array()
         return np.empty(shape, dtype)
 
@@ -186,7 +187,8 @@ class MessageBuffers:
         return self.words.item(self._found + offset // WORD)
 
     def waiting(self, source: int) -> list[int]:
-        """The tags of the messages from a rank that have come and not been received, in order, for error texts."""
+        """Return the tags of the messages from a rank that have arrived and not been received, in order, for error
+        texts."""
         chain = (ring_buffers.chains_offset(self._group.size) + (2 * source + 1) * ring_buffers.CHAIN_BYTES) // WORD
         ring = self.words.item(chain) - self._group.arena.address
         arena, at = self._group.arena, self.words.item(chain + ring_buffers.HEAD // WORD)

@@ -1,11 +1,11 @@
-"""Staging memory: where the bytes of a call lie until the peers have read them, and how a rank writes them there.
+"""Staging memory: where the bytes of a call are until the peers have read them, and how a rank writes them there.
 
 Each rank has two windows of WINDOW_BYTES in the region of its group. Turn s + k of a rank, that is round k of operation
 s, uses window (s + k) & 1, and in it a cell of at most CELL_BYTES. When a rank may write a cell, and when a peer may
 read it, is the business of each collective. These rules are about windows: a rank writes into a window again after all
-that is in it has been read. So they hold wherever in its window a cell lies. They call it cell (s + k) & 1. A root of
+that is in it has been read. So they hold wherever in its window a cell is. They call it cell (s + k) & 1. A root of
 scatter, and a rank in a halo exchange, do not wait for all readers before they write a part of it. They may, because
-all cells of an operation have the same length and layout: the part of one reader never lies where that of another does.
+all cells of an operation have the same length and layout: the parts of two readers never overlap.
 
     cell of a turn   only its rank writes it, except where the collective says otherwise; peers read it after the
                      sequence word or the step that publishes it
@@ -14,7 +14,7 @@ all cells of an operation have the same length and layout: the part of one reade
 
 Cells move on. A core writes a line quickly if no other core holds it in a cache of its own. Peers have just read the
 lines of a cell, so a rank that wrote the same lines again would have to take each of them back. Instead the cells of
-successive turns lie one behind the other, and a window is so long that the peers' caches have dropped a line before it
+successive turns follow one another, and a window is so long that the peers' caches have dropped a line before it
 is written again (`usual_window` in `engine/memory/arena.py`). Two cores of a Zen 4 that share a last-level cache, a
 cache of 1 MiB each, one cell written and one read by each rank, us, in windows of one cell / 256 KiB / 1 MiB:
 16 KiB 2.4 / 2.4 / 1.2, 64 KiB 9.0 / 8.3 / 3.5, 256 KiB 24 / - / 13. Cells below MOVED_BYTES stay: 4 KiB take 0.5 us

@@ -1,4 +1,4 @@
-"""The check of the tables of counts of all ranks, wherever they lie, and what a rank takes from them.
+"""The check of the tables of counts of all ranks, wherever they are, and what a rank reads from them.
 
 `count_tables.py` has the words of a table. Here `tables` is the address of that of rank 0, and `apart` the bytes from
 one to the next. Sender and receiver are the only rank that sends or receives, or ANYONE. Each rank checks all that all

@@ -1,5 +1,5 @@
-"""What the collectives with counts share: the tables of counts beside the headers, their check, and the blocks that
-they describe.
+"""The common part of the collectives with counts: the tables of counts beside the headers, their check, and the blocks
+that they describe.
 
 Every rank publishes what it sends and what it expects. After the opening sync each rank checks the tables of all ranks,
 so all ranks reach the same verdict before a byte of a result moves. A rank takes its receive counts from what the
@@ -117,8 +117,8 @@ def rounds_of(ctx, sequence, sender, receiver, item, part):
 
 
 def part_cell(ctx, sequence, k, sender, reader, length, part, shares):
-    """Return where the k-th part of a block of `length` bytes lies. A cell has so many shares; with one, all readers
-    find the same block in it."""
+    """Return the address of the k-th part of a block of `length` bytes. A cell has so many shares; with one, all
+    readers find the same block in it."""
     index = 0 if shares == 1 else reader - (reader > sender)
     return cell_in_share(ctx, sender, sequence, k, -(-length // part), min(length, part), index, shares)
 

@@ -6,15 +6,15 @@ from its second time slice on. Only that rank writes these words:
     RECEIVES        a count. It is odd while the rank sleeps in such a slice; each slice has a number of its own
     RECEIVES_FROM   the rank that it receives from, its source
     RECEIVES_FLAG   the flag of the next piece from there: its offset in the arena
-    RECEIVES_VALUE  the value that the flag has once the piece has come
+    RECEIVES_VALUE  the value that the flag has once the piece has arrived
 
     before a sleep  RECEIVES_FROM, RECEIVES_FLAG and RECEIVES_VALUE, then RECEIVES odd. All of them are releases
-    after it        RECEIVES even, before the rank reads what has come, and before it runs signal handlers
+    after it        RECEIVES even, before the rank reads the piece, and before it runs signal handlers
 
 What holds while RECEIVES is odd. The rank is inside native code, in the name of a receive, and ACTIVE says so. So no
 thread, signal handler or asynchronous call of this rank stores a piece in this group (`engine/native/entering.py`): its
 next piece comes after the end of the sleep. The sleep ends when the flag is set, when it gives way to a thread that
-wants to call, or by a failure. But there is no such thread: the process has no other thread state but those of threads
+wants to call, or by a failure. But there is no such thread: the process has no thread states except those of threads
 of this package (HELPERS), which call only what the program has given them before. If they had something to call, OWNER
 would say so, and the rank would not sleep. A thread begins only in another thread or in a handler, and handlers do not
 run while RECEIVES is odd. (A thread that Python does not know yet, and that first enters it later, is not seen.) Only

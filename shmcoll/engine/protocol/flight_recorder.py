@@ -11,7 +11,7 @@ Messages have no sequence numbers and no entries. A message call that sleeps is 
 the call ends. So most calls, which do not sleep, only read one private word.
 
 Stores are plain, without any order between them: a reader accepts an entry if it reads the same words twice. An entry
-with sequence number 0 has never been written. PROGRESS says how far an operation in flight has come, AWAITED says for
+with sequence number 0 has never been written. PROGRESS says how far an operation in flight has got, AWAITED says for
 which peer its rank waits.
 
 Time is CLOCK_MONOTONIC_COARSE, the kernel's last tick. It is 1 to 4 ms coarse, which is enough to see which rank is

@@ -1,4 +1,4 @@
-"""Which way bytes go where two ways differ by machine and by minute: the way that has been faster lately.
+"""The choice between two ways whose speeds differ by machine and by minute: the way that has been faster lately.
 
 Two choices depend on how fast lines pass between the cores of the ranks. If the cores share a cache, blocks of up to 2
 MiB go faster through cells than in one copy by the kernel (`exposure.py`), and cells are written faster by plain

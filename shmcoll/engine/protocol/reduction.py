@@ -1,4 +1,4 @@
-"""What every reducing collective is made of: slices, and the element-wise steps on them.
+"""The parts of every reducing collective: slices, and the element-wise steps on them.
 
 Order of operations. The elements are cut into slices. Slice j is reduced from rank j mod n upwards, whichever algorithm
 runs. So the bits of the result depend only on n, the count, the dtype and the arena's thresholds. An operator that is

@@ -49,7 +49,7 @@ still arrive.
 A receive gives way (`wait_for_message`), as long as it has read nothing. Another thread of this rank that wants to call
 stores OWNER and then posts SEMAPHORE of its own rank, whatever PARKED says. The waiter reads OWNER before each sleep.
 So it either finds the other thread there, or the ring ends its sleep, and it looks again. OWNER remains until the other
-thread has called, which it cannot before the waiter has left. A word that has come counts first.
+thread has called, which it cannot before the waiter has left. A word that has arrived counts first.
 
 A wait with a limit of its own (`wait_a_while`, `wait_for_a_slice`) returns TIMEOUT_PASSED after the limit, and its
 caller goes on.
@@ -68,13 +68,13 @@ LONGEST_COMPILATION and neither failed nor left, the whole limit begins again. A
 or LONGEST_COMPILATION passes: so the limit passes at last. Where the word is stored and the rank is then stopped or
 killed, the same holds. Limits of a caller's own are not extended.
 
-The peer may live and never arrive, because it waits for this rank in turn. A receive from one rank that has slept for
-DEADLOCK_SLICES whole time slices looks after each further one whether that is proven (`deadlock.py`). It is not proven
-of a rank in which another thread may send.
+The peer may be alive and never arrive, because it waits for this rank in turn. A receive from one rank that has slept
+for DEADLOCK_SLICES whole time slices looks after each further one whether that is proven (`deadlock.py`). It is not
+proven of a rank in which another thread may send.
 
-The peer may live and never arrive, because it has lost a third member in another group. So after a whole time slice the
-waiter checks the records of all members, and the processes of a few, of other members after each slice: a rank that has
-failed ends all its groups.
+The peer may be alive and never arrive, because it has lost a third member in another group. So after a whole time slice
+the waiter checks the records of all members, and the processes of a few, of other members after each slice: a rank that
+has failed ends all its groups.
 
 The waiter finds out by the pid whether a process has ended, through a pidfd that it opens and closes for each check.
 The program could close a pidfd that stays open, and its number could become another file, so that the check always says

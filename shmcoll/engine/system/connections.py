@@ -35,7 +35,7 @@ class Connections:
     def ask(self, connect: Callable[[], socket.socket], exchange: Callable[[socket.socket], Answer]) -> Answer:
         """Return what `exchange` returns for a connection. It sends a request and reads the whole answer.
 
-        connect: makes a connection, if there is none.
+        connect: makes a connection, if none is free.
         """
         connection = self._take() or connect()
         try:
@@ -83,13 +83,13 @@ def send(connection: socket.socket, data: bytes, seconds: float) -> None:
 def receive(connection: socket.socket, length: int, end: float | None) -> bytes:
     """Return so many bytes. Raises `ConnectionError` if the other side closes before, and `TimeoutError`.
 
-    end: when all bytes must have come (`time.monotonic`), and some more for many bytes. None waits without limit.
+    end: when all bytes must have arrived (`time.monotonic`), and some more for many bytes. None waits without limit.
     """
     parts = bytearray()
     while len(parts) < length:
         left = None if end is None else end + length / _SLOWEST - time.monotonic()
-        if left is not None and left < 0 and parts:  # what has come meanwhile to a process that was stopped is read
-            raise TimeoutError("the rest has not come in time")
+        if left is not None and left < 0 and parts:  # what has arrived meanwhile at a process that was stopped is read
+            raise TimeoutError("the rest has not arrived in time")
         connection.settimeout(None if left is None else max(left, 1e-3))
         if not (part := connection.recv(min(length - len(parts), 1 << 20))):
             raise ConnectionError("the connection is closed")

@@ -1,8 +1,8 @@
 """Exceptions that a signal handler has raised, told from those of the code that it has interrupted.
 
-A handler runs between any two instructions of the main thread. What it raises comes out of whatever runs there, and is
-meant for the program. `except OSError` around a system call catches a handler's TimeoutError, too, and `except
-Exception` around a user's method catches all of them.
+A handler runs between any two instructions of the main thread. An exception that it raises comes out of whatever runs
+there, and is meant for the program. `except OSError` around a system call catches a handler's TimeoutError, too, and
+`except Exception` around a user's method catches all of them.
 
 A handler runs late if its signal comes just before the main thread sleeps in the kernel, or if another thread takes the
 signal: neither wakes the main thread. So a sleep without another end lasts `LONGEST_SLEEP`, and is repeated.

@@ -103,7 +103,7 @@ open_partials = make_opening(contribute_partial, finish_partials, expected_lengt
 
 
 def reduce_scatter(ctx):
-    """The blocks are equal parts of x, or have the lengths of the call (`engine/native/entry_counts.py`)."""
+    """Reduce blocks that are equal parts of x, or have the lengths of the call (`engine/native/entry_counts.py`)."""
     if not p.describe_reduction(ctx):
         return c.NEEDS_PYTHON
     state, me, size, count = peek(ctx + o.STATE), peek(ctx + c.RANK), peek(ctx + c.SIZE), peek(ctx + c.X + c.COUNT)
