@@ -17,12 +17,11 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from shmcoll.diagnostics.text_table import aligned
 from shmcoll.engine import layout
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import Arena, mib
 from shmcoll.engine.memory.group import Group
-from shmcoll.engine.system.text import to_bytes
+from shmcoll.engine.system.text import aligned, to_bytes
 from shmcoll.startup.exits import signal_name
 from shmrun.cli.printing import tell
 from shmrun.start.rank import Rank
