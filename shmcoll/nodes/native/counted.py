@@ -73,12 +73,8 @@ def exchange(ctx, most, sender, receiver):
 def find_counts(state, table, first, sender, receiver):
     """Agree on the call that the slots describe. Write into this rank's table what it receives. Return as
     `open_counts`."""
-    offers, offered, size, stride = (
-        peek(state + o.OFFERS),
-        peek(state + o.OFFERED),
-        ranks_in_all(state),
-        o.OFFER_WORDS * WORD,
-    )
+    offers, offered, size = peek(state + o.OFFERS), peek(state + o.OFFERED), ranks_in_all(state)
+    stride = o.OFFER_WORDS * WORD
     for rank in range(size):
         poke(offers + rank * stride, get(table, size, layout.SEND_COUNTS, rank))
         poke(offers + rank * stride + WORD, get(table, size, layout.TABLE_SIZES, layout.ELEMENT_TYPE))

@@ -14,7 +14,6 @@ ordered      an operator that is not commutative, where ranks of a node are not 
 from shmcoll.collectives.reduce_scatter import EVEN
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek, poke
-from shmcoll.engine.kernels.kernels import START
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.protocol.reduction import ALL, SOURCES
 from shmcoll.nodes.native import layout as o
@@ -22,7 +21,7 @@ from shmcoll.nodes.native import partials as p
 from shmcoll.nodes.native.call import agreed, announce_alike, fits, opened
 from shmcoll.nodes.native.long_moves import SENT_FROM, block_of, set_sent_block
 from shmcoll.nodes.native.messages import mpi_failed
-from shmcoll.nodes.native.node_calls import reduce_to_leader, step_freely
+from shmcoll.nodes.native.node_calls import reduce_to_leader
 from shmcoll.nodes.native.opening import make_opening, node_block, row_of, rows_of, stride_of
 from shmcoll.nodes.native.ordered_long import ordered_long
 from shmcoll.nodes.native.ranks import ranks_of
@@ -176,17 +175,16 @@ def reduce_in_order(ctx, ranks, begin, count, most):
 
 
 def reduce_rows(state, target, length, begin, count):
-    """Combine `count` elements from byte `begin` on of the rows of all ranks: those of a node in their order,
-    then the nodes. Return OK or RAISED."""
+    """Combine `count` elements from byte `begin` on of the rows of all ranks: those of a node in their order, then the
+    nodes. Return OK or RAISED."""
     status = c.OK
-    for node in range(peek(state + o.NODES) if count > 0 else 0):
-        row, partial = rows_of(state, node, length) + begin, peek(state + o.SCRATCH) if node > 0 else target
+    for node in range(peek(state + o.NODES)):
+        for i in range(ranks_of(state, node)):
+            place = rows_of(state, node, length) + i * stride_of(length)
+            poke(peek(state + o.ROW_PLACES) + i * WORD, place)
+        partial = peek(state + o.SCRATCH) if node > 0 else target
         if status == c.OK:
-            step_freely(state, START, partial, 0, row, count)
-        for _ in range(1, ranks_of(state, node)):
-            row += stride_of(length)
-            if status == c.OK:
-                status = p.join(state, partial, partial, row, count)
+            status = p.fold(state, partial, ranks_of(state, node), begin, count)
         if node > 0 and status == c.OK:
             status = p.join(state, target, target, partial, count)
     return status
