@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
+from shmcoll.engine.native import entry
 from tests.schedule.explorer import calls, calls_in_circles, calls_in_phases, calls_moving, calls_of_messages
 from tests.schedule.explorer.stand_ins import MODULES
 
-CALLERS = (calls, calls_moving, calls_of_messages, calls_in_circles, calls_in_phases)
+CALLERS = (calls, calls_moving, calls_of_messages, calls_in_circles, calls_in_phases, entry)
 
 
 @dataclass(frozen=True)
