@@ -37,12 +37,11 @@ is EVEN or LISTED. For blocks of different lengths it is any greater number that
 lengths; the n lengths in elements then follow the addresses.
 """
 
-from shmcoll.collectives.all_to_all import part_bytes
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek, poke
 from shmcoll.engine.collective import COUNTS, OWN_PART, REDUCING, SCATTERS, SHAPE, Collective
 from shmcoll.engine.kernels.kernels import STEP
-from shmcoll.engine.layout import WORD
+from shmcoll.engine.layout import LINE, WORD
 from shmcoll.engine.protocol.cells import cell_of_round, full_cell, payload, write_cell
 from shmcoll.engine.protocol.exposure import end_exposure, expose_in_arena, results_are_apart
 from shmcoll.engine.protocol.reduction import (
@@ -223,7 +222,7 @@ def ring_round(ctx, sequence, k, rounds, length):
 
 
 def cells(ctx, sequence):
-    part = part_bytes(ctx) // peek(ctx + c.X + c.ITEM)
+    part = peek(ctx + c.CELL_BYTES) // peek(ctx + c.SIZE) // LINE * LINE // peek(ctx + c.X + c.ITEM)
     rounds = max(-(-longest_block(ctx) // part), 1)
     stage(ctx, sequence, 0, part)
     status = exchange_headers(ctx, sequence)

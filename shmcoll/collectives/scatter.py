@@ -6,21 +6,13 @@ through the two cells of the root in turn. There is one sync if all parts fit a 
 Cost: a + ((n - 1) + 1) S / n b; beyond a cell a ceil(S / cell) + (n - 1) / n S b, where the copies in and out overlap.
 The others read their parts of a long array, but not of a list, where they are, if they can: 2 a + S / n b.
 
-Protocol:
-
-    cell (s + k) & 1 of the root: the root writes it in round k, in round 0 before the opening; for k >= 2 the piece of
-    a reader after that reader has done k - 1 steps, that is, has read round k - 2. The root leaves after all readers
-    have read cell (s + 1) & 1, which the next operation may fill at once. Readers wait for steps of the root, the root
-    for steps of the readers, and no reader for another reader, so there is no cycle.
-
-A root that exposes its array (`engine/protocol/exposure.py`) has no rounds: each reader publishes step 1 when it has
-read its part, and the root waits for all of them.
+Protocol: one sync if all parts fit a cell and are not exposed; else `engine/protocol/block_mover.py`.
 
 Only the root knows what it sends. Its header describes one part: dtype, mark of the elements, shape, count. The header
 of a rank that has an `out` describes that. A rank without `out` has dtype 0. The mark is in the second word of the
 arguments. It is written after the fingerprint is made, because it differs on a rank without `out`. After the opening
 each rank compares all headers, so all ranks reach the same verdict before a byte of a result moves. Dimensions that do
-not fit a header are stored at the start of the cell (s & 1) of their rank, and the pieces of the root follow them.
+not fit a header are stored in the table of their rank (`mailboxes.table`).
 
 A rank without `out` runs the routine in two phases, because it can allocate its result only after the opening: OPEN
 opens, checks, and returns the shape; DATA moves the pieces.
@@ -36,41 +28,32 @@ from shmcoll.engine.atomics import load, peek, poke, store
 from shmcoll.engine.collective import IN_PHASES, NOTHING, OWN_PART, ROOTED, SCATTERS, X_AT_ROOT, Collective
 from shmcoll.engine.kernels.element_marks import MARK_SHIFT, in_words
 from shmcoll.engine.layout import (
-    DIMENSIONS_BYTES,
     HEADER_ARGUMENTS,
     HEADER_CALL,
     HEADER_COUNT,
     HEADER_DIMS,
-    HEADER_INLINE,
     HEADER_MAX_DIMS,
-    INLINE_BYTES,
-    LINE,
     MOST_DIMENSIONS,
     WORD,
     call_dimensions,
     call_dtype,
 )
-from shmcoll.engine.protocol.cells import cell, cell_of_round, write_cell
-from shmcoll.engine.protocol.exposure import (
-    expose,
-    exposed,
-    find_out,
-    finish_reading,
-    note_result,
-    read_exposed,
-    results_are_apart,
+from shmcoll.engine.protocol.block_mover import (
+    copy_own,
+    get_block,
+    map_blocks,
+    map_sources,
+    move_blocks,
+    offer_blocks,
+    put_block,
+    readers_of_a_cell,
 )
-from shmcoll.engine.protocol.nontemporal import copy_to_result, copy_to_unread
-from shmcoll.engine.protocol.sync import (
-    await_all,
-    await_step,
-    begin,
-    exchange_headers,
-    header,
-    my_header,
-    peer_after,
-    publish_step,
-)
+from shmcoll.engine.protocol.cells import payload_for, whole_lines
+from shmcoll.engine.protocol.count_checks import ANYONE
+from shmcoll.engine.protocol.exposure import note_result
+from shmcoll.engine.protocol.mailboxes import table
+from shmcoll.engine.protocol.sync import begin, exchange_headers, header, my_header, peer_after
+from shmcoll.engine.protocol.ways import FROM_ROOT, is_short
 
 COVERS = NOTHING
 PHASE, SOURCES, SHAPE = (c.EXTRA + WORD * i for i in range(3))
@@ -87,8 +70,32 @@ def scatter(ctx):
             return status
         if phase == OPEN:
             return write_shape(ctx)
-    sequence, root = peek(ctx + c.SEQUENCE), peek(ctx + c.ARGUMENT)
-    return send(ctx, sequence) if peek(ctx + c.RANK) == root else receive(ctx, sequence, root)
+    sequence, root, me = peek(ctx + c.SEQUENCE), peek(ctx + c.ARGUMENT), peek(ctx + c.RANK)
+    block = map_parts(ctx)
+    if not has_short_parts(ctx, block):
+        return move_blocks(ctx, sequence)
+    if me == root:
+        copy_own(ctx, 0, block)
+    else:
+        get_block(ctx, payload_for(ctx, root, me, sequence, block), root, 0, block)
+    return c.OK
+
+
+def map_parts(ctx):
+    """Map the parts of the root's array or list. Return the bytes of one."""
+    root, length = peek(ctx + c.ARGUMENT), peek(ctx + c.X + c.BYTES)
+    if peek(ctx + c.RANK) != root:
+        map_blocks(ctx, root, ANYONE, peek(ctx + c.OUT + c.BYTES), True)
+    elif peek(ctx + SOURCES):
+        map_blocks(ctx, root, ANYONE, length, True)
+        map_sources(ctx, 0, 1, peek(ctx + SOURCES))
+    else:
+        map_blocks(ctx, root, ANYONE, length // peek(ctx + c.SIZE), True)
+    return peek(ctx + c.LENGTH)
+
+
+def has_short_parts(ctx, block):
+    return is_short(ctx, readers_of_a_cell(ctx) * whole_lines(block), block)
 
 
 # --- the check --------------------------------------------------------------------------------------------------------
@@ -96,12 +103,12 @@ def scatter(ctx):
 
 def open_and_check(ctx):
     """Open, and check whether each rank that has an `out` has one of the shape that the root sends."""
-    sequence = begin(ctx, COVERS)
+    sequence, root, me = begin(ctx, COVERS), peek(ctx + c.ARGUMENT), peek(ctx + c.RANK)
     describe(ctx, sequence)
-    root = peek(ctx + c.ARGUMENT)
-    note_result(ctx, sequence, peek(ctx + PHASE) == BOTH)
-    if peek(ctx + c.RANK) == root and not expose_array(ctx, sequence):
-        stage(ctx, sequence, 0)
+    if me == root:
+        offer_parts(ctx, sequence, map_parts(ctx))
+    else:
+        note_result(ctx, sequence, peek(ctx + PHASE) == BOTH)
     status = exchange_headers(ctx, sequence)
     if status != c.OK:
         return status
@@ -112,11 +119,14 @@ def open_and_check(ctx):
     return c.OK
 
 
-def expose_array(ctx, sequence):
-    """Expose the root's array, if it is one and that pays. Return whether the others read their parts there."""
-    share = part_bytes(ctx) if peek(ctx + SOURCES) == 0 else 0
-    limit = peek(ctx + c.DIRECT_BYTES)
-    return expose(ctx, sequence, peek(ctx + c.X + c.DATA), peek(ctx + c.X + c.BYTES), share, limit)
+def offer_parts(ctx, sequence, block):
+    """Let the other ranks read their parts."""
+    if not has_short_parts(ctx, block):
+        offer_blocks(ctx, sequence, FROM_ROOT, 0 if peek(ctx + SOURCES) else block, True)
+        return
+    for i in range(1, peek(ctx + c.SIZE)):
+        reader = peer_after(ctx, i)
+        put_block(ctx, payload_for(ctx, peek(ctx + c.RANK), reader, sequence, block), reader, 0, block)
 
 
 def describe(ctx, sequence):
@@ -130,9 +140,9 @@ def describe(ctx, sequence):
 
 
 def store_more_dimensions(ctx, sequence):
-    """Write the dimensions of x that do not fit the header to the start of this rank's cell."""
+    """Write the dimensions of x that do not fit the header to this rank's table."""
     for i in range(HEADER_MAX_DIMS, peek(ctx + c.X + c.DIMENSIONS)):
-        place = cell(ctx, peek(ctx + c.RANK), sequence, 0, 0) + (i - HEADER_MAX_DIMS) * WORD
+        place = table(ctx, peek(ctx + c.RANK), sequence) + (i - HEADER_MAX_DIMS) * WORD
         store(place, peek(peek(ctx + c.X + c.DIMS) + i * WORD))
 
 
@@ -154,7 +164,7 @@ def fits(ctx, sequence, rank, root):
 def dimension(ctx, sequence, rank, i):
     if i < HEADER_MAX_DIMS:
         return load(header(ctx, rank, sequence) + HEADER_DIMS + i * WORD)
-    return load(cell(ctx, rank, sequence, 0, 0) + (i - HEADER_MAX_DIMS) * WORD)
+    return load(table(ctx, rank, sequence) + (i - HEADER_MAX_DIMS) * WORD)
 
 
 def write_shape(ctx):
@@ -172,108 +182,6 @@ def write_shape(ctx):
     for i in range(dimensions):
         poke(shape + (2 + i) * WORD, dimension(ctx, sequence, root, i))
     return c.SHAPE_KNOWN
-
-
-# --- the data ---------------------------------------------------------------------------------------------------------
-
-
-def send(ctx, sequence):
-    """Do the root's rounds after the first, and copy its own part."""
-    me, block = peek(ctx + c.RANK), part_bytes(ctx)
-    exposes = exposed(ctx, sequence, me, block)
-    if exposes and not results_are_apart(ctx, sequence):
-        return c.OVERLAP
-    rounds = 1 if exposes else -(-block // piece_bytes(ctx, sequence))
-    for k in range(1, rounds):
-        status = stage(ctx, sequence, k)
-        if status != c.OK:
-            return status
-        publish_step(ctx, sequence, k)
-    if source(ctx, me) != peek(ctx + c.OUT + c.DATA):
-        copy_to_result(ctx, peek(ctx + c.OUT + c.DATA), source(ctx, me), block)
-    if exposes:
-        return await_all(ctx, sequence, 1)
-    return await_all(ctx, sequence, rounds & -2) if rounds > 1 else c.OK
-
-
-def stage(ctx, sequence, k):
-    """Copy the k-th piece of every other rank's part into the root's cell, each after its reader has left the place."""
-    block, piece = part_bytes(ctx), piece_bytes(ctx, sequence)
-    for i in range(1, peek(ctx + c.SIZE)):
-        reader = peer_after(ctx, i)
-        if k > 1:
-            status = await_step(ctx, sequence, k - 1, reader)
-            if status != c.OK:
-                return status
-        target = place(ctx, sequence, k, reader, block)
-        write_cell(ctx, target, source(ctx, reader) + k * piece, min(piece, block - k * piece))
-    return c.OK
-
-
-def receive(ctx, sequence, root):
-    """Do a reader's rounds: copy its piece from the root's cell, then publish the step."""
-    me, block, piece = peek(ctx + c.RANK), peek(ctx + c.OUT + c.BYTES), piece_bytes(ctx, sequence)
-    find_out(ctx, block)
-    if exposed(ctx, sequence, root, block):
-        if not results_are_apart(ctx, sequence):
-            return c.OVERLAP
-        status = read_exposed(ctx, sequence, root, me * block, peek(ctx + c.OUT + c.DATA), block)
-        return finish_reading(ctx, sequence) if status == c.OK else status
-    rounds = -(-block // piece)
-    for k in range(rounds):
-        if k > 0:
-            status = await_step(ctx, sequence, k, root)
-            if status != c.OK:
-                return status
-        target = peek(ctx + c.OUT + c.DATA) + k * piece
-        copy_to_unread(ctx, target, place(ctx, sequence, k, me, block), min(piece, block - k * piece))
-        if rounds > 1:
-            publish_step(ctx, sequence, k + 1)
-    return c.OK
-
-
-def place(ctx, sequence, k, reader, block):
-    """Return where the root stages the k-th piece for `reader`: beside its header if all fit, else in its cell."""
-    size, root = peek(ctx + c.SIZE), peek(ctx + c.ARGUMENT)
-    i = reader - root - 1 if reader > root else reader - root - 1 + size
-    if (size - 1) * block <= INLINE_BYTES:
-        return header(ctx, root, sequence) + HEADER_INLINE + i * block
-    piece = min(piece_bytes(ctx, sequence), -(-block // LINE) * LINE)
-    rounds = -(-block // piece_bytes(ctx, sequence))
-    return root_cell(ctx, sequence, k, rounds, (size - 1) * piece) + i * piece
-
-
-def piece_bytes(ctx, sequence):
-    """Return the share of the root's cell that one reader has."""
-    readers = max(peek(ctx + c.SIZE) - 1, 1)
-    return (peek(ctx + c.CELL_BYTES) - lead(ctx, sequence)) // readers // LINE * LINE
-
-
-def root_cell(ctx, sequence, k, rounds, length):
-    """Return where the root stages `length` bytes in round k of so many: behind the dimensions, if its cell has some.
-    Such cells do not move on, because ranks read the dimensions before they know a length."""
-    root, reserved = peek(ctx + c.ARGUMENT), lead(ctx, sequence)
-    return cell_of_round(ctx, root, sequence, k, rounds, 0 if reserved else length) + reserved
-
-
-def lead(ctx, sequence):
-    """Return the bytes at the start of the root's cells that are reserved for dimensions."""
-    call = load(header(ctx, peek(ctx + c.ARGUMENT), sequence) + HEADER_CALL)
-    return DIMENSIONS_BYTES if call_dimensions(call) > HEADER_MAX_DIMS else 0
-
-
-def part_bytes(ctx):
-    """Return the bytes of the part of one rank, as the root knows them."""
-    length = peek(ctx + c.X + c.BYTES)
-    return length if peek(ctx + SOURCES) else length // peek(ctx + c.SIZE)
-
-
-def source(ctx, rank):
-    """Return where the root has the part of `rank`."""
-    table = peek(ctx + SOURCES)
-    if table:
-        return peek(table + rank * WORD)
-    return peek(ctx + c.X + c.DATA) + rank * part_bytes(ctx)
 
 
 COLLECTIVE = Collective(

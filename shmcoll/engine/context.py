@@ -75,16 +75,29 @@ from shmcoll.engine.layout import WORD
     HELPERS,  # address of a word: how many threads of this process are ours, and make no call by themselves
 ) = (WORD * i for i in range(64))
 
+# the block map of a call, see `engine/protocol/block_mover.py`
+(
+    READS_FROM,  # the only rank from which this one gets a block; ANYONE; this rank itself: it gets none
+    SENDS_TO,  # the only rank that gets a block of this one, likewise
+    SOURCE, SOURCE_STEP, SOURCE_TABLE,  # the block for rank i is at SOURCE + SOURCE_STEP * (i or entry i of a table)
+    TARGET, TARGET_STEP, TARGET_TABLE,  # that from rank i goes to a place of the same form
+    LENGTH, SENT_COUNTS, RECEIVED_COUNTS,  # bytes of each block; with tables of counts, bytes of each element
+    OWN_BYTES,  # bytes that this rank sends to itself
+    IS_CUT,  # each reader gets a block of its own, and has a share of the cell; else all read the same block
+    PART,  # the most bytes of a block in one round
+    SOURCE_RUN, SOURCE_STRIDE, TARGET_RUN, TARGET_STRIDE,  # of rows of runs (`kernels/kernels.py`); equal: contiguous
+) = (WORD * i for i in range(64, 82))  # fmt: skip
+
 # two array views, filled from ndarrays by engine/native/arguments.py
-X = 64 * WORD
-OUT = 72 * WORD
+X = 88 * WORD
+OUT = 96 * WORD
 DATA, COUNT, ITEM, BYTES, DIMENSIONS, DIMS, DTYPE = (WORD * i for i in range(7))
 
 # further integer arguments of the call
-EXTRA = 80 * WORD
+EXTRA = 104 * WORD
 EXTRA_WORDS = 16
 
-CONTEXT_WORDS = 96  # what the routines see; engine/native/tables.py keeps its own tables behind
+CONTEXT_WORDS = 120  # what the routines see; engine/native/tables.py keeps its own tables behind
 
 SCRATCH_BYTES = 64 << 10
 

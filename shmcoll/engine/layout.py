@@ -72,7 +72,7 @@ Words that different ranks write are at least 128 bytes apart: two cache lines, 
 """
 
 MAGIC = int.from_bytes(b"SHMCOLL\x00", "little")
-VERSION = 9
+VERSION = 10
 
 WORD = 8
 LINE = 128
@@ -192,7 +192,6 @@ SEND_COUNTS, SEND_DISPLS, RECV_COUNTS, RECV_DISPLS, RECV_ROOM, TABLE_SIZES = ran
 SOURCE_SIZE, RESULT_SIZE, ELEMENT_TYPE, COUNT_UNIT, TABLE_ENDS = range(5)
 
 CELL_BYTES = 256 << 10
-DIMENSIONS_BYTES = 512  # at the start of a cell: where `scatter` stores dimensions for which a header has no room
 
 ANY = -1  # in place of the source or the tag of a message
 LARGEST_TAG = (1 << 31) - 1
@@ -284,7 +283,7 @@ def align(offset: int, unit: int) -> int:
 
 def most_ranks(cell_bytes: int) -> int:
     """Return how many ranks a job can have: each needs at least a line of another's cell."""
-    return (cell_bytes - DIMENSIONS_BYTES) // LINE
+    return cell_bytes // LINE
 
 
 def table_words(ranks: int) -> int:
@@ -292,7 +291,8 @@ def table_words(ranks: int) -> int:
 
 
 def table_bytes(ranks: int) -> int:
-    return align(table_words(ranks) * WORD, LINE)
+    """Return the room of a table. broadcast and scatter store dimensions there for which a header has no room."""
+    return align(max(table_words(ranks), MOST_DIMENSIONS - HEADER_MAX_DIMS) * WORD, LINE)
 
 
 def rings_offset(ranks: int) -> int:

@@ -19,9 +19,9 @@ from shmcoll.engine.memory.group import Group
 from shmcoll.engine.memory.thresholds import WORDS, Thresholds
 from shmcoll.engine.messages.buffers import MessageBuffers
 from shmcoll.engine.native import entry, tables
-from shmcoll.engine.protocol.exposure import NEVER, TO_ALL
 from shmcoll.engine.protocol.pace import RANGE
 from shmcoll.engine.protocol.wait import MOST_POLLS, SLICE_NS
+from shmcoll.engine.protocol.ways import NEVER, TO_ALL_FACTOR
 from shmcoll.engine.system.green_threads import check_threads
 from shmcoll.engine.system.switches import is_on
 from shmcoll.errors import CallNotAllowed
@@ -151,7 +151,7 @@ class Dispatcher(Calls):
             (c.DIRECT_BYTES, thresholds.direct_bytes),
             (c.EXCHANGE_BYTES, thresholds.exchange_bytes),
             (c.PACED_BYTES, NEVER),
-            (c.TO_ALL_BYTES, TO_ALL * thresholds.exchange_bytes if self.size == 2 else NEVER),
+            (c.TO_ALL_BYTES, TO_ALL_FACTOR * thresholds.exchange_bytes if self.size == 2 else NEVER),
             (c.SHARED_BYTES, thresholds.shared_bytes),
             (c.EXPOSING_BYTES, max(min(direct), layout.INLINE_BYTES + 1)),
             (c.RING_BYTES, min(max(self.size - 2, 0) * thresholds.ring_bytes, 1 << 62)),  # remains a word

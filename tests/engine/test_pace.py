@@ -12,7 +12,6 @@ from shmcoll.engine import atomics, layout
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory.thresholds import Thresholds
-from shmcoll.engine.protocol.exposure import NEVER
 from shmcoll.engine.protocol.pace import (
     MOST_CHANGE,
     RANGE,
@@ -26,6 +25,7 @@ from shmcoll.engine.protocol.pace import (
     note_copy,
     passes_caches,
 )
+from shmcoll.engine.protocol.ways import NEVER
 from shmcoll.engine.system.cores import usable_cores
 
 LIMIT, SHARE = 1 << 20, 1 << 18

@@ -6,6 +6,7 @@ import pytest
 
 from tests.schedule.explorer.mutants import MUTANTS
 from tests.schedule.explorer.mutants_exposing import MUTANTS_EXPOSING
+from tests.schedule.explorer.mutants_of_blocks import MUTANTS_OF_BLOCKS
 from tests.schedule.explorer.mutants_of_circles import MUTANTS_OF_CIRCLES
 from tests.schedule.explorer.mutants_of_events import MUTANTS_OF_EVENTS
 from tests.schedule.explorer.mutants_of_messages import MUTANTS_OF_MESSAGES
@@ -22,6 +23,7 @@ RELIABILITY = Path(__file__).parents[2] / "docs" / "reliability.md"
 ALL = (
     MUTANTS
     | MUTANTS_EXPOSING
+    | MUTANTS_OF_BLOCKS
     | MUTANTS_WITH_COUNTS
     | MUTANTS_OF_MESSAGES
     | MUTANTS_OF_OFFERS

@@ -18,19 +18,19 @@ MOST = layout.most_ranks(layout.CELL_BYTES)
 
 
 def test_every_rank_has_a_part_of_a_cell():
-    """As the routines divide it: behind the dimensions among n - 1 readers, and among all n ranks."""
+    """As the routines divide it: among n - 1 readers, and among all n ranks."""
     for cell_bytes in (4096, layout.CELL_BYTES):
         most = layout.most_ranks(cell_bytes)
         assert cell_bytes // most // layout.LINE > 0
-        assert (cell_bytes - layout.DIMENSIONS_BYTES) // (most - 1) // layout.LINE > 0
+        assert cell_bytes // (most - 1) // layout.LINE > 0
 
 
 def test_too_many_ranks_are_refused_when_the_arena_is_made():
     with pytest.raises(ValueError, match=f"a job of {MOST + 1} ranks: shmcoll joins {MOST} at most"):
         arenas.create(MOST + 1, timeout=1)
-    with pytest.raises(ValueError, match="a job of 29 ranks: shmcoll joins 28 at most"):
-        arenas.create(29, timeout=1, cell_bytes=4096)
-    close(arenas.create(28, timeout=1, cell_bytes=4096))
+    with pytest.raises(ValueError, match="a job of 33 ranks: shmcoll joins 32 at most"):
+        arenas.create(33, timeout=1, cell_bytes=4096)
+    close(arenas.create(32, timeout=1, cell_bytes=4096))
 
 
 def test_too_many_ranks_are_refused_by_run():

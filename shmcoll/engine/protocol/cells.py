@@ -2,10 +2,10 @@
 
 Each rank has two windows of WINDOW_BYTES in the region of its group. Turn s + k of a rank, that is round k of operation
 s, uses window (s + k) & 1, and in it a cell of at most CELL_BYTES. When a rank may write a cell, and when a peer may
-read it, is the business of each collective. These rules are about windows: a rank writes into a window again after all
-that is in it has been read. So they hold wherever in its window a cell is. They call it cell (s + k) & 1. A root of
-scatter, and a rank in a halo exchange, do not wait for all readers before they write a part of it. They may, because
-all cells of an operation have the same length and layout: the parts of two readers never overlap.
+read it, is said by `block_mover.py` and by the other collectives. These rules are about windows: a rank writes into a
+window again after all that is in it has been read. So they hold wherever in its window a cell is. They call it cell
+(s + k) & 1. If readers have shares of a cell, a rank does not wait for all of them before it writes a part. It need
+not, because the shares of two readers never overlap.
 
     cell of a turn   only its rank writes it, except where the collective says otherwise; peers read it after the
                      sequence word or the step that publishes it
@@ -71,6 +71,17 @@ def payload(ctx, rank, sequence, length):
     if length <= INLINE_BYTES:
         return header(ctx, rank, sequence) + HEADER_INLINE
     return cell(ctx, rank, sequence, 0, length)
+
+
+def payload_for(ctx, sender, reader, sequence, length):
+    """Return where `sender` stages the payload of a short operation for one reader: `length` bytes for each."""
+    readers = peek(ctx + c.SIZE) - 1
+    each = length if readers * length <= INLINE_BYTES else whole_lines(length)
+    return payload(ctx, sender, sequence, readers * each) + (reader - (reader > sender)) * each
+
+
+def whole_lines(length):
+    return (length + LINE - 1) & -LINE
 
 
 def write_cell(ctx, place, source, length):

@@ -1,9 +1,8 @@
-"""The common part of the collectives with counts: the tables of counts beside the headers, their check, and the blocks
-that they describe.
+"""The collectives with counts: the tables of counts beside the headers, their check, and the blocks that they describe.
 
 Every rank publishes what it sends and what it expects. After the opening sync each rank checks the tables of all ranks,
 so all ranks reach the same verdict before a byte of a result moves. A rank takes its receive counts from what the
-others send. Then every block moves from the cell of its sender to its final place, one part per round.
+others send. Then the blocks move (`block_mover.py`).
 
 Table of a rank, rows of n words (-1: not given), then four words:
 
@@ -26,61 +25,78 @@ memory. The check leaves the receive counts and the displacements of the result 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import load, peek, poke, store
 from shmcoll.engine.layout import (
+    ELEMENT_TYPE,
     RECV_COUNTS,
     RECV_DISPLS,
     SEND_COUNTS,
     SEND_DISPLS,
     TABLE_ENDS,
     TABLE_SIZES,
-    TABLES,
     WORD,
 )
-from shmcoll.engine.protocol.cells import cell_in_share, write_cell
-from shmcoll.engine.protocol.count_checks import all_fit, first, get, has_room_for_all, last, sent_to, take_counts
-from shmcoll.engine.protocol.exposure import (
-    EVERY_HEADER,
-    expose,
-    exposed,
-    find_out,
-    note_result,
-    read_exposed,
-    results_are_apart,
+from shmcoll.engine.protocol.block_mover import (
+    map_blocks,
+    map_lengths,
+    map_sources,
+    map_targets,
+    move_blocks,
+    offer_blocks,
 )
-from shmcoll.engine.protocol.mailboxes import mailbox
-from shmcoll.engine.protocol.nontemporal import copy_to_result
-from shmcoll.engine.protocol.pace import begin_copy, note_copy
-from shmcoll.engine.protocol.sync import await_step, begin, exchange_headers, peer_after
+from shmcoll.engine.protocol.count_checks import (
+    ANYONE,
+    all_fit,
+    get,
+    has_room_for_all,
+    put,
+    sends_fit,
+    sent_to,
+    take_counts,
+)
+from shmcoll.engine.protocol.mailboxes import table
+from shmcoll.engine.protocol.sync import begin, exchange_headers
 
 PHASE, TABLE = c.EXTRA, c.EXTRA + WORD
 COUNTS, BOTH, DATA = 0, 1, c.LATER
 
 
-def begin_with_table(ctx, covers, share, threshold):
-    """Begin the operation (see `sync.begin`), copy this rank's table beside its header, expose its array if that pays,
-    and return the number. `share`: the bytes of the array that each peer reads, about; 0: it is not exposed.
-    `threshold`: as for `expose`."""
-    sequence = begin(ctx, covers)
-    size = peek(ctx + c.SIZE)
-    own, shared = peek(ctx + TABLE), table(ctx, peek(ctx + c.RANK), sequence)
+def move_counted(ctx, covers, sender, receiver, is_cut, way):
+    """Do a call in which `sender` sends to `receiver`, each one rank or ANYONE. covers: see `sync.begin`. is_cut: each
+    receiver gets a block of its own. way: see `ways.py`."""
+    if peek(ctx + PHASE) != DATA:
+        status = open_and_check(ctx, covers, sender, receiver, is_cut, way)
+        if status != c.OK:
+            return status
+    else:
+        map_table(ctx, sender, receiver, is_cut)
+    return move_blocks(ctx, peek(ctx + c.SEQUENCE))
+
+
+def open_and_check(ctx, covers, sender, receiver, is_cut, way):
+    """Publish this rank's table, offer its blocks, open, and check the tables of all ranks. Return OK, COUNTS_KNOWN in
+    the phase COUNTS, DISAGREE, or the status of an opening that has failed."""
+    sequence, size, me, own = begin(ctx, covers), peek(ctx + c.SIZE), peek(ctx + c.RANK), peek(ctx + TABLE)
+    shared = table(ctx, me, sequence)
     for i in range(TABLE_SIZES * size + TABLE_ENDS):
         store(shared + i * WORD, load(own + i * WORD))
-    note_result(ctx, sequence, peek(ctx + PHASE) == BOTH)
-    expose(ctx, sequence, peek(ctx + c.X + c.DATA), peek(ctx + c.X + c.BYTES), share, threshold)
-    return sequence
-
-
-def is_opening(ctx):
-    """Return whether the tables are still to be exchanged, which the second of two phases does not do."""
-    return peek(ctx + PHASE) != DATA
-
-
-# --- the check --------------------------------------------------------------------------------------------------------
-
-
-def exchange_tables(ctx, sequence, sender, receiver):
-    """Open, and return what `check_counts` does; or the status of an opening that has failed."""
+    sends = sender in (ANYONE, me) and receiver != me
+    map_table(ctx, sender, receiver, is_cut)
+    if sends and not sends_fit(own, size, receiver):
+        poke(ctx + c.SENDS_TO, me)  # nothing, before all ranks refuse the call
+    share = peek(ctx + c.X + c.BYTES) // (size if is_cut else 1) if sends else 0
+    offer_blocks(ctx, sequence, way, share, peek(ctx + PHASE) == BOTH)
     status = exchange_headers(ctx, sequence)
     return check_counts(ctx, sequence, sender, receiver) if status == c.OK else status
+
+
+def map_table(ctx, sender, receiver, is_cut):
+    """Make the map of the blocks of this rank's table."""
+    size, own = peek(ctx + c.SIZE), peek(ctx + TABLE)
+    item = peek(ctx + (c.X if peek(ctx + c.X + c.DTYPE) else c.OUT) + c.ITEM)
+    map_blocks(ctx, sender, receiver, item, is_cut)
+    map_sources(ctx, peek(ctx + c.X + c.DATA), item, own + SEND_DISPLS * size * WORD)
+    map_targets(ctx, peek(ctx + c.OUT + c.DATA), item, own + RECV_DISPLS * size * WORD)
+    map_lengths(ctx, item, own + SEND_COUNTS * size * WORD, own + RECV_COUNTS * size * WORD)
+    poke(ctx + c.OWN_BYTES, peek(ctx + c.OWN_BYTES) * get(own, size, SEND_COUNTS, peek(ctx + c.RANK)))
 
 
 def check_counts(ctx, sequence, sender, receiver):
@@ -88,123 +104,24 @@ def check_counts(ctx, sequence, sender, receiver):
     DISAGREE."""
     size, me, own = peek(ctx + c.SIZE), peek(ctx + c.RANK), peek(ctx + TABLE)
     tables, apart = table(ctx, 0, sequence), peek(ctx + c.STRIDE)
+    if sender != ANYONE and not dtypes_agree(ctx, sequence, sender):
+        return c.DISAGREE
     if not all_fit(tables, apart, size, sender, receiver):
         return c.DISAGREE
     take_counts(sent_to(tables, size, me), apart, size, own)
     if not has_room_for_all(own, size):
         poke(ctx + c.CULPRIT, me)
         return c.BROKEN
-    if not results_are_apart(ctx, sequence):
-        return c.OVERLAP
     return c.COUNTS_KNOWN if peek(ctx + PHASE) == COUNTS else c.OK
 
 
-# --- blocks -----------------------------------------------------------------------------------------------------------
-
-
-def rounds_of(ctx, sequence, sender, receiver, item, part):
-    """Return the parts of the longest block that moves between different ranks through a cell, the same number on all
-    ranks."""
-    size, longest = peek(ctx + c.SIZE), 0
-    for source in range(first(sender), last(sender, size) + 1):
-        if has_exposed(ctx, sequence, source):
-            continue
-        rows = table(ctx, source, sequence)
-        for target in range(first(receiver), last(receiver, size) + 1):
-            if source != target:
-                longest = max(longest, get(rows, size, SEND_COUNTS, target))
-    return -(-longest * item // part)
-
-
-def part_cell(ctx, sequence, k, sender, reader, length, part, shares):
-    """Return the address of the k-th part of a block of `length` bytes. A cell has so many shares; with one, all
-    readers find the same block in it."""
-    index = 0 if shares == 1 else reader - (reader > sender)
-    return cell_in_share(ctx, sender, sequence, k, -(-length // part), min(length, part), index, shares)
-
-
-def stage_part(ctx, sequence, k, peer, part, shares):
-    """Copy the k-th part of the block for `peer` into this rank's cell, if this rank uses it."""
-    size, me, own, item = peek(ctx + c.SIZE), peek(ctx + c.RANK), peek(ctx + TABLE), peek(ctx + c.X + c.ITEM)
-    if has_exposed(ctx, sequence, me):
-        return
-    length = get(own, size, SEND_COUNTS, peer) * item
-    left = length - k * part
-    if left > 0:
-        source = peek(ctx + c.X + c.DATA) + get(own, size, SEND_DISPLS, peer) * item + k * part
-        count = min(left, part)
-        write_cell(ctx, part_cell(ctx, sequence, k, me, peer, length, part, shares), source, count)
-
-
-def fetch_part(ctx, sequence, k, peer, part, shares):
-    """Wait for the k-th part of the block from `peer`, and copy it from that rank's cell to its place. Part 0 was
-    published with the header. An exposed block is one part."""
-    if k > 0:
-        status = await_step(ctx, sequence, k, peer)
-        if status != c.OK:
-            return status
-    size, own, item = peek(ctx + c.SIZE), peek(ctx + TABLE), peek(ctx + c.OUT + c.ITEM)
-    length = get(own, size, RECV_COUNTS, peer) * item
-    left = length - k * part
-    if k == 0:
-        find_out(ctx, left)
-    if has_exposed(ctx, sequence, peer):
-        return fetch_exposed(ctx, sequence, peer, left) if k == 0 else c.OK
-    if left > 0:
-        place = peek(ctx + c.OUT + c.DATA) + get(own, size, RECV_DISPLS, peer) * item + k * part
-        count = min(left, part)
-        begun = begin_copy(ctx, count)
-        source = part_cell(ctx, sequence, k, peer, peek(ctx + c.RANK), length, part, shares)
-        copy_to_result(ctx, place, source, count)
-        note_copy(ctx, c.FETCH_PACE, begun, count)
-    return c.OK
-
-
-def has_exposed(ctx, sequence, rank):
-    """Return whether a rank exposes its array. The headers of these collectives always say so."""
-    return exposed(ctx, sequence, rank, EVERY_HEADER) != 0
-
-
-def fetch_exposed(ctx, sequence, peer, length):
-    """Copy the block from `peer` to its place from where that rank exposes it."""
-    size, me, own, item = peek(ctx + c.SIZE), peek(ctx + c.RANK), peek(ctx + TABLE), peek(ctx + c.OUT + c.ITEM)
-    start = get(table(ctx, peer, sequence), size, SEND_DISPLS, me) * item
-    place = peek(ctx + c.OUT + c.DATA) + get(own, size, RECV_DISPLS, peer) * item
-    return read_exposed(ctx, sequence, peer, start, place, length)
-
-
-def fetch_parts(ctx, sequence, k, part, shares):
-    """Call `fetch_part` for all peers, beginning with the next rank."""
-    for i in range(1, peek(ctx + c.SIZE)):
-        status = fetch_part(ctx, sequence, k, peer_after(ctx, i), part, shares)
-        if status != c.OK:
-            return status
-    return c.OK
-
-
-def copy_own_block(ctx):
-    """Copy the block that this rank sends to itself from its array to its result."""
-    copy_own_part(ctx, 0, own_block_bytes(ctx))
-
-
-def copy_own_part(ctx, k, part):
-    """Copy the k-th part, of `part` bytes, of the block that this rank sends to itself."""
-    size, me, own, item = peek(ctx + c.SIZE), peek(ctx + c.RANK), peek(ctx + TABLE), peek(ctx + c.X + c.ITEM)
-    left = own_block_bytes(ctx) - k * part
-    if left > 0:
-        place = peek(ctx + c.OUT + c.DATA) + get(own, size, RECV_DISPLS, me) * item + k * part
-        source = peek(ctx + c.X + c.DATA) + get(own, size, SEND_DISPLS, me) * item + k * part
-        copy_to_result(ctx, place, source, min(left, part))
-
-
-def own_block_bytes(ctx):
-    return get(peek(ctx + TABLE), peek(ctx + c.SIZE), SEND_COUNTS, peek(ctx + c.RANK)) * peek(ctx + c.X + c.ITEM)
-
-
-# --- tables -----------------------------------------------------------------------------------------------------------
-
-
-def table(ctx, rank, sequence):
-    """Return the address of the table that `rank` writes for operation `sequence`."""
-    stride = (peek(ctx + c.RINGS) - TABLES) // 2
-    return mailbox(ctx, rank) + TABLES + (sequence & 1) * stride
+def dtypes_agree(ctx, sequence, root):
+    """Return whether all arrays to receive into have the root's dtype. Write it into this rank's table."""
+    size = peek(ctx + c.SIZE)
+    dtype = get(table(ctx, root, sequence), size, TABLE_SIZES, ELEMENT_TYPE)
+    for rank in range(size):
+        given = get(table(ctx, rank, sequence), size, TABLE_SIZES, ELEMENT_TYPE)
+        if given >= 0 and given != dtype:
+            return 0
+    put(peek(ctx + TABLE), size, TABLE_SIZES, ELEMENT_TYPE, dtype)
+    return 1

@@ -11,21 +11,9 @@ writes them, before the opening:
     RESULT         1 + the offset of r's result in the arena; 0 if it is not there, or is a list of arrays
     RESULT_BYTES   how long it is
 
-Where it pays. A read by the kernel takes three to five times as long as one from a cell that is in the cache, through
-cells both ranks copy at once, and a cell is written once for all its readers. So private arrays are read where they are
-
-    DIRECT_BYTES     in scatter: the root would write all cells, and its peers read side by side
-    EXCHANGE_BYTES   in all_to_all and collective_permute: two copies become one on each rank. Shorter ones go the way
-                     that has been faster lately (`pace.py`), as long as each rank has a core
-    TO_ALL_BYTES     TO_ALL times EXCHANGE_BYTES, in broadcast, and an ALL_READ-th of that in all_gather, between two
-                     ranks only: all other peers would read the same cell. In all_gather, shorter ones as above
-    NEVER            in gather: the root would make all copies; through cells the senders make half of them
-
-from so many bytes for each peer on. Arrays in the arena are read by plain loads, from SHARED_BYTES on, in all of them.
-
-Each rank decides for its own array whether it exposes it. In one call some ranks may do so and others not. After the
-opening all ranks see all headers, which do not change until this rank begins operation s + 2. So they agree on which
-ranks expose.
+`ways.py` says when that pays. Each rank decides for its own array. In one call some ranks may do so and others not.
+After the opening all ranks see all headers, which do not change until this rank begins operation s + 2. So they agree
+on which ranks expose.
 
     array of r     r's peers read it after the opening, and before a step of theirs which says that they have read it.
                    r returns only after these steps. So the array is unchanged until it has been read
@@ -57,40 +45,24 @@ from shmcoll.engine.layout import (
 from shmcoll.engine.protocol.nontemporal import copy_to_unread
 from shmcoll.engine.protocol.pace import begin_copy, note_copy
 from shmcoll.engine.protocol.peer_memory import is_readable, read_peer
-from shmcoll.engine.protocol.sync import has_ended, header, my_header, publish_and_await_step, publish_step
+from shmcoll.engine.protocol.sync import has_ended, header, my_header, publish_and_await_step
 from shmcoll.engine.protocol.wait import has_failed
-
-EVERY_HEADER = 1 << 62  # instead of a share, for calls whose headers always say what is exposed
-TO_ALL = 32  # times EXCHANGE_BYTES
-ALL_READ = 8  # of TO_ALL_BYTES
-NEVER = 1 << 62  # instead of a threshold: private arrays go through the cells
+from shmcoll.engine.protocol.ways import may_expose
 
 
-def may_expose(ctx, share):
-    """Return whether a rank may expose an array of which each peer reads so many bytes."""
-    return share >= peek(ctx + c.EXPOSING_BYTES)
-
-
-def expose(ctx, sequence, address, length, share, threshold):
-    """Expose `length` bytes of this rank before the opening if that pays. Return whether they are exposed. `share`: the
-    bytes of it that each peer reads; 0 on a rank that has nothing to expose. `threshold`: the least share of private
-    memory for which that pays."""
+def expose(ctx, sequence, share, least):
+    """Expose x before the opening if that pays. Return whether it is exposed. share: the bytes of it that each peer
+    reads; 0 on a rank that has nothing to expose. least: the smallest share of private memory for which that pays."""
     place = 0
     if may_expose(ctx, share) and peek(ctx + c.SIZE) > 1:
-        place = place_in_arena(ctx, address)
+        place = place_in_arena(ctx, peek(ctx + c.X + c.DATA))
         if place and share < peek(ctx + c.SHARED_BYTES):
             place = 0
-        elif place == 0 and share >= threshold and find_out(ctx, share):
-            place = -address
+        elif place == 0 and share >= least and is_readable(ctx):
+            place = -peek(ctx + c.X + c.DATA)
     store(my_header(ctx, sequence) + HEADER_EXPOSED, place)
-    store(my_header(ctx, sequence) + HEADER_EXPOSED_BYTES, length)
+    store(my_header(ctx, sequence) + HEADER_EXPOSED_BYTES, peek(ctx + c.X + c.BYTES))
     return place != 0
-
-
-def find_out(ctx, share):
-    """Return whether all peers can read this rank's private memory, for arrays that are long enough. A rank that only
-    reads finds out, too: the others need its answer."""
-    return is_readable(ctx) if may_expose(ctx, share) and peek(ctx + c.SIZE) > 1 else 0
 
 
 def note_result(ctx, sequence, is_array):
@@ -110,38 +82,29 @@ def expose_in_arena(ctx, sequence, length, has_result):
     store(my_header(ctx, sequence) + HEADER_EXPOSED_BYTES, length)
 
 
+def are_all_in_arena(ctx, sequence, which, length):
+    """Return, after the opening, whether the array that a word of the header names, EXPOSED or RESULT, is in the arena
+    on every rank. length: its bytes."""
+    last = peek(ctx + c.ARENA_BYTES) - length + 1
+    for rank in range(peek(ctx + c.SIZE)):
+        if not 0 < load(header(ctx, rank, sequence) + which) <= last:
+            return 0
+    return 1
+
+
 def place_in_arena(ctx, address):
     offset = address - peek(ctx + c.ARENA)
     return offset + 1 if 0 <= offset < peek(ctx + c.ARENA_BYTES) else 0
 
 
-def exposed(ctx, sequence, rank, share):
-    """Return, after the opening, where a rank exposes what is read; 0: it does not. The headers of short calls do not
-    say that, and are not looked at."""
-    return load(header(ctx, rank, sequence) + HEADER_EXPOSED) if may_expose(ctx, share) else 0
-
-
-def how_many_expose(ctx, sequence, share):
-    """Return, after the opening, how many ranks expose an array."""
-    count = 0
-    if may_expose(ctx, share):
-        for rank in range(peek(ctx + c.SIZE)):
-            if exposed(ctx, sequence, rank, share):
-                count += 1
-    return count
+def exposed(ctx, sequence, rank):
+    """Return, after the opening, where a rank exposes what is read; 0: it does not."""
+    return load(header(ctx, rank, sequence) + HEADER_EXPOSED)
 
 
 def end_exposure(ctx, sequence, steps):
     """End an operation in which every rank may read what every other exposes, with step number `steps`."""
     return c.ABORTED if has_ended(ctx) else publish_and_await_step(ctx, sequence, steps)
-
-
-def finish_reading(ctx, sequence):
-    """End the part of a rank that has read what the root exposes: it publishes that in step 1."""
-    if has_ended(ctx):
-        return c.ABORTED
-    publish_step(ctx, sequence, 1)
-    return c.OK
 
 
 def works_in_place(ctx):

@@ -2,8 +2,15 @@
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek
+from shmcoll.engine.layout import TABLES
 
 
 def mailbox(ctx, rank):
     """Return the address of a rank's mailbox."""
     return peek(ctx + c.MAILBOXES) + rank * peek(ctx + c.STRIDE)
+
+
+def table(ctx, rank, sequence):
+    """Return the address of the table that `rank` writes for operation `sequence`."""
+    stride = (peek(ctx + c.RINGS) - TABLES) // 2
+    return mailbox(ctx, rank) + TABLES + (sequence & 1) * stride

@@ -20,7 +20,7 @@ from shmcoll.engine.kernels.kernels import move_runs, scatter_runs
 
 def copy_to_result(ctx, target, source, length):
     """Copy `length` bytes to their place in the result, which may be in place of x."""
-    if peek(ctx + c.X + c.DATA) == peek(ctx + c.OUT + c.DATA):
+    if 0 <= target - peek(ctx + c.X + c.DATA) < peek(ctx + c.X + c.BYTES):
         copy(target, source, length)
     else:
         copy_to_unread(ctx, target, source, length)

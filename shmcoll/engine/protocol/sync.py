@@ -182,6 +182,11 @@ def publish_step(ctx, sequence, steps):
     wake(ctx)
 
 
+def note_step(ctx, sequence, steps):
+    """Note in the same word a step that no rank waits for."""
+    store(mailbox(ctx, peek(ctx + c.RANK)) + PROGRESS, (sequence << STEP_BITS) + steps)
+
+
 def publish_to(ctx, word, value, peer):
     """Store a word that only `peer` waits for."""
     store_release(word, value)

@@ -16,15 +16,16 @@ from tests.schedule.explorer.stand_ins import WORD
 
 @dataclass(frozen=True)
 class Permute(Call):
-    """Each rank sends to the one of `targets` at its place, or to NOBODY."""
+    """Each rank sends to the one of `targets` at its place, or to NOBODY. `alone`: only this rank works in place."""
 
     words: int
     targets: tuple[int, ...]
     in_place: bool = False
+    alone: int = -1
 
     def run(self, rank: Rank, number: int) -> int:
         _fill(rank, number, self.words)
-        rank.view(c.OUT, rank.x if self.in_place else rank.out, self.words)
+        rank.view(c.OUT, self._place(rank), self.words)
         rank.set(SOURCE, self._source(rank.number))
         rank.set(TARGET, self.targets[rank.number])
         return rank.enter(ROUTINES["collective_permute"])
@@ -32,7 +33,10 @@ class Permute(Call):
     def check(self, rank: Rank, number: int) -> None:
         source = self._source(rank.number)
         wanted = [0 if source == NOBODY else value(source, number, i) for i in range(self.words)]
-        _expect(rank, number, rank.x if self.in_place else rank.out, wanted)
+        _expect(rank, number, self._place(rank), wanted)
+
+    def _place(self, rank: Rank) -> int:
+        return rank.x if self.in_place or rank.number == self.alone else rank.out
 
     def _source(self, rank: int) -> int:
         return self.targets.index(rank) if rank in self.targets else NOBODY

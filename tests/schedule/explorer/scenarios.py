@@ -1,7 +1,7 @@
 """Small jobs to explore, by name.
 
-Sizes: cells of 256 bytes, so that with two ranks 16 words are a receiver's part of an all_to_all and 32 words a cell;
-arrays of up to 6 words travel beside the header. Slices of the ring are 4 words.
+Sizes: cells of 256 bytes, so that 32 words are a cell, and with three ranks 16 words a receiver's share of it; arrays
+of up to 6 words travel beside the header. Slices of the ring are 4 words.
 """
 
 from dataclasses import dataclass, field
@@ -141,6 +141,9 @@ SCENARIOS = {
     "exposed permute": Scenario(
         2, (Exposing(Permute(10, (1, 0))), Exposing(Permute(40, (1, 0)), ranks=(0,))), words=40, settings=EXPOSING
     ),
+    "exposed by one of two, permute in place": Scenario(
+        2, (Exposing(Permute(40, (1, 0), alone=1), ranks=(0,)), IN_CELL), words=40, settings=EXPOSING
+    ),
     "exposed permute, one way": Scenario(3, (Exposing(Permute(10, (1, 2, NOBODY))),), settings=EXPOSING),
     "exposed all_gather_v": Scenario(2, (Exposing(all_gather_v((9, 40))),), words=49, settings=EXPOSING),
     "exposed by one of two, all_gather_v": Scenario(
@@ -210,8 +213,8 @@ SCENARIOS = {
         2, (BARRIER, Gather(40), IN_CELL), words=80, settings={"sequence": (1 << 39) - 2}
     ),
     "gather, 3 ranks": Scenario(3, (Gather(70, root=1), IN_CELL), words=210),
-    "all_to_all": Scenario(2, (AllToAll(40), AllToAll(8)), words=80),
-    "all_to_all of 2 rounds": Scenario(2, (AllToAll(24), AllToAll(8)), words=48),
+    "all_to_all": Scenario(2, (AllToAll(70), AllToAll(8)), words=140),
+    "all_to_all of 2 rounds": Scenario(2, (AllToAll(40), AllToAll(8)), words=80),
     "all_to_all, 3 ranks": Scenario(3, (AllToAll(20), AllToAll(8)), words=60, settings={"cell_bytes": 384}),
     "all_to_all_v": Scenario(2, (UNEVEN,), words=80),
     "all_to_all_v, cells move on": Scenario(2, (UNEVEN, UNEVEN), words=80, settings=WINDOWS),
@@ -256,7 +259,7 @@ SCENARIOS = {
     "all_gather of 2 rounds, then all_reduce": Scenario(2, (AllGather(40), IN_CELL), words=80),
     "all_gather of 3 rounds": Scenario(2, (AllGather(70),), words=140),
     "all_gather of 3 rounds, cells move on": Scenario(2, (AllGather(70), AllGather(20)), words=140, settings=WINDOWS),
-    "all_to_all of 2 rounds, cells move on": Scenario(2, (AllToAll(24), AllToAll(8)), words=48, settings=WINDOWS),
+    "all_to_all of 2 rounds, cells move on": Scenario(2, (AllToAll(40), AllToAll(8)), words=80, settings=WINDOWS),
     "broadcast of 4 rounds, cells move on": Scenario(2, (Broadcast(50), IN_CELL), words=50, settings=WINDOWS),
     "reduce by the ring, cells move on": Scenario(2, (Reduce(words=20, root=1),), words=20, settings=RING | WINDOWS),
     "all_gather, 3 ranks": Scenario(3, (AllGather(100), IN_CELL), words=300),

@@ -19,6 +19,7 @@ from shmcoll.engine.kernels import kernels
 from shmcoll.engine.memory import group, records
 from shmcoll.engine.messages import offer, read_message, ring_buffers
 from shmcoll.engine.protocol import (
+    block_mover,
     cells,
     count_tables,
     deadlock,
@@ -31,6 +32,7 @@ from shmcoll.engine.protocol import (
     shared_reduction,
     sync,
     wait,
+    ways,
 )
 from tests.schedule.explorer.program import (
     CHANCE,
@@ -63,6 +65,8 @@ MODULES: tuple[ModuleType, ...] = (
     reduction,
     shared_reduction,
     ring_buffers,
+    block_mover,
+    ways,
     count_tables,
     deadlock,
     exposure,
