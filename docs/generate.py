@@ -22,7 +22,7 @@ import excerpts
 
 import shmcoll
 from shmcoll import errors, jit, mindspore, nki
-from shmcoll.collectives import ROUTINES, all_reduce_shared
+from shmcoll.collectives import ROUTINES, all_reduce_parts
 from shmcoll.communicator import Communicator
 from shmcoll.communicator.graph import Graph
 from shmcoll.communicator.grid import Grid
@@ -107,7 +107,7 @@ HIDDEN: dict[type, tuple[str, ...]] = {Work: ("await_end", "settle"), nn.Cell: (
 def _of_collectives() -> Iterator[str]:
     for name, routine in ALGORITHMS.items():
         yield _section(name, _for_users(sys.modules[routine.__module__]))
-    yield _section("all_reduce of shared arrays", _for_users(all_reduce_shared))
+    yield _section("all_reduce and reduce by parts", _for_users(all_reduce_parts))
 
 
 def _for_users(module: ModuleType) -> str:

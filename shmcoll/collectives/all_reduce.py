@@ -10,7 +10,7 @@ ring: above that. The ring in shared memory ("movement-avoiding reduction", Peng
 slices. In each round n slices travel around the ranks, and each rank adds its own elements to each of them. The rank
 that adds last writes the slice into its result and into a cell, and all other ranks copy it from there. No rank copies
 its whole array into cells. Cost for each round of n slices: n a + (2 n slice) b + (n slice) g. If all arrays are
-shared, another algorithm replaces the ring: see all_reduce of shared arrays.
+shared, each rank reduces its part of them where they are, and copies the other parts from the results of the others.
 
 cells: for operators that are not commutative (the ring starts each slice at another rank), and up to
 (n - 2) RING_BYTES, where the steps of the ring take longer than copying the whole array into the cell (with 8 ranks on
@@ -18,17 +18,18 @@ cells: for operators that are not commutative (the ring starts each slice at ano
 in each round every rank fills its cell, reduces its n-th of it from all cells, and copies all parts from the cells that
 hold them. Cost for each round: 2 a + 2 cell b + (n - 1) / n cell g.
 
-Protocol of each algorithm: `all_reduce_ring.py`, `all_reduce_cells.py`, `all_reduce_shared.py`; flat is one sync. The
-order of additions: `engine/protocol/reduction.py`.
+Protocol of each algorithm: `all_reduce_ring.py`, `all_reduce_parts.py`; flat is one sync. The order of additions:
+`engine/protocol/reduction.py`.
 """
 
-from shmcoll.collectives.all_reduce_cells import reduce_in_cells
+from shmcoll.collectives.all_reduce_parts import ARENA, RESULTS, reduce_in_cells, reduce_in_parts, results_fit
 from shmcoll.collectives.all_reduce_ring import reduce_in_ring
-from shmcoll.collectives.all_reduce_shared import are_all_shared, describe_arrays, reduce_shared
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
 from shmcoll.engine.collective import ALIKE, REDUCING, SHAPE, Collective
+from shmcoll.engine.layout import HEADER_EXPOSED, HEADER_RESULT
 from shmcoll.engine.protocol.cells import payload
+from shmcoll.engine.protocol.exposure import are_all_in_arena, expose_in_arena, results_are_apart
 from shmcoll.engine.protocol.reduction import (
     ALL,
     chosen,
@@ -46,27 +47,36 @@ FLAT, RING, CELLS = range(1, 4)
 
 
 def all_reduce(ctx):
-    sequence = begin(ctx, COVERS)
+    return reduce_for(ctx, begin(ctx, COVERS), ALL)
+
+
+def reduce_for(ctx, sequence, root):
+    """Reduce the arrays of all ranks into the result of `root`, or of ALL."""
+    length = peek(ctx + c.X + c.BYTES)
     if peek(ctx + c.SIZE) == 1:
         return reduce_alone(ctx)
-    if is_short(ctx):
-        return flat(ctx, sequence, ALL)
-    if goes_through_cells(ctx, CELLS, peek(ctx + c.X + c.BYTES)):
-        return reduce_in_cells(ctx, sequence, ALL)
-    describe_arrays(ctx, sequence)
+    if is_short(ctx, root):
+        return flat(ctx, sequence, root)
+    if goes_through_cells(ctx, CELLS, length):
+        return reduce_in_cells(ctx, sequence, root)
+    expose_in_arena(ctx, sequence, length, gets_result(ctx, root))
     status = exchange_headers(ctx, sequence)
     if status != c.OK:
         return status
-    if chosen(ctx) == 0 and are_all_shared(ctx, sequence):
-        return reduce_shared(ctx, sequence)
-    return reduce_in_ring(ctx, sequence, ALL)
+    if chosen(ctx) or not are_all_in_arena(ctx, sequence, HEADER_EXPOSED, length):
+        return reduce_in_ring(ctx, sequence, root)
+    if root != ALL:
+        return reduce_in_parts(ctx, sequence, root, ARENA) if results_are_apart(ctx, sequence) else c.OVERLAP
+    if not are_all_in_arena(ctx, sequence, HEADER_RESULT, length):
+        return reduce_in_ring(ctx, sequence, ALL)
+    return reduce_in_parts(ctx, sequence, ALL, RESULTS) if results_fit(ctx, sequence) else c.OVERLAP
 
 
-def is_short(ctx):
-    """Return whether the call uses the flat algorithm: if n whole arrays take less time than an n-th of them and
-    another sync."""
+def is_short(ctx, root):
+    """Return whether the call uses the flat algorithm. If all ranks get the result, it does if n whole arrays take less
+    time than an n-th of them and another sync."""
     length = peek(ctx + c.X + c.BYTES)
-    few = chosen(ctx) == FLAT or length * peek(ctx + c.SIZE) <= 2 * peek(ctx + c.FLAT_BYTES)
+    few = root != ALL or chosen(ctx) == FLAT or length * peek(ctx + c.SIZE) <= 2 * peek(ctx + c.FLAT_BYTES)
     return is_flat(ctx, FLAT, length) and few
 
 

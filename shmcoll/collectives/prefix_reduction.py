@@ -22,9 +22,17 @@ slice that it has begun earlier.
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
 from shmcoll.engine.kernels.kernels import FINISH, START, STEP, STORE
+from shmcoll.engine.layout import HEADER_EXPOSED
 from shmcoll.engine.protocol.cells import cell_of_round, payload
-from shmcoll.engine.protocol.exposure import end_exposure, expose_in_arena, results_are_apart, works_in_place
+from shmcoll.engine.protocol.exposure import (
+    are_all_in_arena,
+    end_exposure,
+    expose_in_arena,
+    results_are_apart,
+    works_in_place,
+)
 from shmcoll.engine.protocol.reduction import (
+    EXPOSED,
     SHORTEST_SLICE,
     SLICE_UNIT,
     accumulator_bytes,
@@ -35,7 +43,6 @@ from shmcoll.engine.protocol.reduction import (
     scratch_length,
     shortest_slice,
 )
-from shmcoll.engine.protocol.shared_reduction import are_all_in_arena, fold_shared
 from shmcoll.engine.protocol.sync import await_step, exchange_headers, publish_step
 
 ALGORITHMS = ("flat", "chain")
@@ -57,7 +64,7 @@ def prefix_reduce(ctx, sequence, includes_own):
     if status != c.OK:
         return status
     is_chain = chosen(ctx) or peek(ctx + c.SIZE) > MOST_DIRECT
-    if is_chain or not are_all_in_arena(ctx, sequence, peek(ctx + c.X + c.BYTES)):
+    if is_chain or not are_all_in_arena(ctx, sequence, HEADER_EXPOSED, peek(ctx + c.X + c.BYTES)):
         return chain(ctx, sequence, includes_own)
     return direct(ctx, sequence, includes_own) if results_are_apart(ctx, sequence) else c.OVERLAP
 
@@ -66,7 +73,7 @@ def direct(ctx, sequence, includes_own):
     """Reduce the arrays of ranks 0, 1, ..., where they are, into the result."""
     ranks, status = peek(ctx + c.RANK) + includes_own, c.OK
     if ranks > 0:
-        status = fold_shared(ctx, sequence, peek(ctx + c.OUT + c.DATA), 0, peek(ctx + c.X + c.COUNT), 0, ranks)
+        status = fold(ctx, peek(ctx + c.OUT + c.DATA), 0, EXPOSED, peek(ctx + c.X + c.COUNT), 0, ranks)
     return end_exposure(ctx, sequence, 1) if status == c.OK else status
 
 

@@ -13,41 +13,22 @@ cells: for operators that are not commutative, and up to (n - 2) RING_BYTES. The
 If x of every rank is in shared memory, another algorithm replaces the ring: each rank reduces its part of all arrays
 where they are.
 
-Protocol: `all_reduce_ring.py`, `all_reduce_cells.py`, `reduce_shared.py`.
+Protocol: `all_reduce_ring.py`, `all_reduce_parts.py`.
 
 Argument: ARGUMENT is the root.
 """
 
-from shmcoll.collectives.all_reduce import ALGORITHMS, CELLS, FLAT, flat
-from shmcoll.collectives.all_reduce_cells import reduce_in_cells
-from shmcoll.collectives.all_reduce_ring import reduce_in_ring
-from shmcoll.collectives.reduce_shared import reduce_shared
+from shmcoll.collectives.all_reduce import ALGORITHMS, reduce_for
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek
 from shmcoll.engine.collective import ALIKE, OUT_AT_ROOT, REDUCING, ROOTED, SHAPE, Collective
-from shmcoll.engine.protocol.exposure import expose_in_arena, results_are_apart
-from shmcoll.engine.protocol.reduction import chosen, goes_through_cells, is_flat, reduce_alone
-from shmcoll.engine.protocol.shared_reduction import are_all_in_arena
-from shmcoll.engine.protocol.sync import begin, exchange_headers
+from shmcoll.engine.protocol.sync import begin
 
 COVERS = SHAPE
 
 
 def reduce(ctx):
-    sequence, root = begin(ctx, COVERS), peek(ctx + c.ARGUMENT)
-    if peek(ctx + c.SIZE) == 1:
-        return reduce_alone(ctx)
-    if is_flat(ctx, FLAT, peek(ctx + c.X + c.BYTES)):
-        return flat(ctx, sequence, root)
-    if goes_through_cells(ctx, CELLS, peek(ctx + c.X + c.BYTES)):
-        return reduce_in_cells(ctx, sequence, root)
-    expose_in_arena(ctx, sequence, peek(ctx + c.X + c.BYTES), peek(ctx + c.RANK) == root)
-    status = exchange_headers(ctx, sequence)
-    if status != c.OK:
-        return status
-    if chosen(ctx) or not are_all_in_arena(ctx, sequence, peek(ctx + c.X + c.BYTES)):
-        return reduce_in_ring(ctx, sequence, root)
-    return reduce_shared(ctx, sequence, root) if results_are_apart(ctx, sequence) else c.OVERLAP
+    return reduce_for(ctx, begin(ctx, COVERS), peek(ctx + c.ARGUMENT))
 
 
 COLLECTIVE = Collective(

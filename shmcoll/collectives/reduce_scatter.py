@@ -41,10 +41,11 @@ from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek, poke
 from shmcoll.engine.collective import COUNTS, OWN_PART, REDUCING, SCATTERS, SHAPE, Collective
 from shmcoll.engine.kernels.kernels import STEP
-from shmcoll.engine.layout import LINE, WORD
+from shmcoll.engine.layout import HEADER_EXPOSED, LINE, WORD
 from shmcoll.engine.protocol.cells import cell_of_round, full_cell, payload, write_cell
-from shmcoll.engine.protocol.exposure import end_exposure, expose_in_arena, results_are_apart
+from shmcoll.engine.protocol.exposure import are_all_in_arena, end_exposure, expose_in_arena, results_are_apart
 from shmcoll.engine.protocol.reduction import (
+    EXPOSED,
     ORDERED,
     SOURCES,
     accumulator_bytes,
@@ -58,7 +59,6 @@ from shmcoll.engine.protocol.reduction import (
     slice_length_of,
     start_slice,
 )
-from shmcoll.engine.protocol.shared_reduction import are_all_in_arena, fold_shared
 from shmcoll.engine.protocol.sync import (
     await_step,
     begin,
@@ -91,7 +91,7 @@ def reduce_scatter(ctx):
     status = exchange_headers(ctx, sequence)
     if status != c.OK:
         return status
-    if chosen(ctx) or not are_all_in_arena(ctx, sequence, length):
+    if chosen(ctx) or not are_all_in_arena(ctx, sequence, HEADER_EXPOSED, length):
         return ring(ctx, sequence)
     return shared(ctx, sequence) if results_are_apart(ctx, sequence) else c.OVERLAP
 
@@ -172,8 +172,9 @@ def flat(ctx, sequence, length):
 
 def shared(ctx, sequence):
     me = peek(ctx + c.RANK)
-    first, count, target = blocks_before(ctx, me), block_count(ctx, me), peek(ctx + c.OUT + c.DATA)
-    status = fold_shared(ctx, sequence, target, first, count, first_rank(ctx), peek(ctx + c.SIZE))
+    offset, count = blocks_before(ctx, me) * peek(ctx + c.X + c.ITEM), block_count(ctx, me)
+    target = peek(ctx + c.OUT + c.DATA)
+    status = fold(ctx, target, offset, EXPOSED, count, first_rank(ctx), peek(ctx + c.SIZE))
     return end_exposure(ctx, sequence, 1) if status == c.OK else status
 
 

@@ -31,7 +31,7 @@ def explain_parts(group: Group, sequence: int, root: int) -> str:
 
 def explain_overlap(group: Group, operation: str, sequence: int) -> str:
     """Return whose out overlaps which array in a call of shared arrays, by the headers; '' if no out does. See
-    `collectives/all_reduce_shared.py` and `engine/protocol/exposure.py`."""
+    `collectives/all_reduce_parts.py` and `engine/protocol/exposure.py`."""
     headers = [group.mailbox(rank) + (sequence & 1) * layout.HEADER_BYTES for rank in range(group.size)]
     x, out, x_bytes, out_bytes = (
         [group.arena.load(header + word) for header in headers]

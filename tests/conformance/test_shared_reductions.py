@@ -1,6 +1,6 @@
 """Reductions of shared arrays: reduce, reduce_scatter, scan and exscan read all arrays where they are.
 
-See `engine/protocol/shared_reduction.py`. Bits are those of the algorithms for private arrays.
+See `engine/protocol/reduction.py`. Bits are those of the algorithms for private arrays.
 """
 
 from typing import Any

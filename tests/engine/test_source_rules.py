@@ -76,7 +76,6 @@ SANCTIONED = {
     "shmcoll.engine.protocol.nontemporal": {"copy", "peek", "stream"},
     "shmcoll.engine.protocol.block_mover": {"peek", "poke"},
     "shmcoll.engine.protocol.ways": {"peek"},
-    "shmcoll.engine.protocol.shared_reduction": {"load", "peek"},
     "shmcoll.engine.protocol.count_checks": {"load", "store"},
     "shmcoll.engine.protocol.count_tables": {"load", "peek", "poke", "store"},
     "shmcoll.engine.messages.ring_buffers": {"load", "load_acquire", "peek"},

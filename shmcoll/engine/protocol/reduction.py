@@ -16,6 +16,7 @@ from shmcoll.engine.kernels.dtypes import BY_NAME, DTYPES, REDUCTIONS
 from shmcoll.engine.kernels.kernels import FINISH, JOIN, START, STEP, STORE
 from shmcoll.engine.layout import ALGORITHM_BITS, STEP_BITS, WORD
 from shmcoll.engine.protocol.cells import write_cell
+from shmcoll.engine.protocol.exposure import exposed
 from shmcoll.engine.protocol.pace import begin_copy, note_copy
 
 KERNEL_GIVEN, ORDERED, SOURCES = (c.EXTRA + WORD * i for i in range(3))
@@ -27,6 +28,7 @@ SLICE_UNIT = 64  # elements: slices start on cache lines
 SHORTEST_SLICE = 1024  # elements
 
 ALL = -1  # instead of a root: every rank gets the result
+EXPOSED = 0  # instead of a stride: each rank's x is in the arena, and its header says where
 
 
 def reduce(ctx, mode, target, accumulator, source, count):
@@ -96,10 +98,18 @@ def goes_through_cells(ctx, cells, length):
     return algorithm == 0 and length <= min(peek(ctx + c.CELL_BYTES), peek(ctx + c.RING_BYTES))
 
 
+def element_of(ctx, places, stride, rank):
+    """Return the address of what `fold` reads of a rank first."""
+    if stride != EXPOSED:
+        return places + rank * stride
+    return peek(ctx + c.ARENA) + exposed(ctx, peek(ctx + c.SEQUENCE), rank) - 1 + places
+
+
 def fold(ctx, target, places, stride, count, start, ranks):
     """Reduce `count` elements of `ranks` ranks, from rank `start` on and past the last to rank 0, into `target`.
 
-    The elements of rank r are at `places` + r * `stride`. `target` may be one of these places.
+    The elements of rank r are at `places` + r * `stride`, or `places` bytes behind the beginning of the x that it has
+    EXPOSED in the arena. `target` may be one of these places.
     """
     item, block = peek(ctx + c.X + c.ITEM), scratch_length(ctx)
     for first in range(0, count, block):
@@ -114,14 +124,15 @@ def fold_block(ctx, target, places, stride, count, start, ranks):
     """Do the same for at most `scratch_length` elements."""
     size = peek(ctx + c.SIZE)
     rank = start + 1 if start + 1 < size else 0
+    first = element_of(ctx, places, stride, start)
     if ranks == 2:
-        return reduce(ctx, JOIN, target, places + start * stride, places + rank * stride, count)
+        return reduce(ctx, JOIN, target, first, element_of(ctx, places, stride, rank), count)
     accumulator = peek(ctx + c.SCRATCH)
-    reduce(ctx, START, accumulator, 0, places + start * stride, count)
+    reduce(ctx, START, accumulator, 0, first, count)
     if ranks == 1:
         return reduce(ctx, STORE, target, accumulator, 0, count)
     for i in range(1, ranks):
-        source = places + rank * stride
+        source = element_of(ctx, places, stride, rank)
         if i < ranks - 1:
             status = reduce(ctx, STEP, 0, accumulator, source, count)
         else:
@@ -133,10 +144,8 @@ def fold_block(ctx, target, places, stride, count, start, ranks):
 
 
 def fold_slices(ctx, target, places, stride, first, end):
-    """Reduce elements [first, end) of all ranks into `target`, each slice from its first rank on.
-
-    Element `first` of rank r is at `places` + r * `stride`. `target` may be one of these places.
-    """
+    """Reduce elements [first, end) of all ranks into `target`, each slice from its first rank on. Element `first` of
+    rank r is where `fold` reads it."""
     item, length = peek(ctx + c.X + c.ITEM), slice_length(ctx)
     size = peek(ctx + c.SIZE)
     while first < end:
@@ -159,7 +168,7 @@ def reduce_alone(ctx):
         if target != source:
             copy(target, source, peek(ctx + c.X + c.BYTES))
         return c.OK
-    return fold(ctx, target, source, 0, peek(ctx + c.X + c.COUNT), 0, 1)
+    return fold(ctx, target, source, WORD, peek(ctx + c.X + c.COUNT), 0, 1)
 
 
 def has_truth_values(ctx):

@@ -125,21 +125,21 @@ MUTANTS = {
         "has_left", "    offset = ", "    return 0\n    offset = ", "a rank returns"
     ),
     "shared arrays are left before all have read them": Mutant(
-        "collectives.all_reduce_shared.reduce_shared",
-        "end_exposure(ctx, sequence, pieces + 1)",
+        "collectives.all_reduce_parts.reduce_in_parts",
+        "end_exposure(ctx, sequence, 2 * rounds)",
         "c.OK",
         "shared all_reduce",
     ),
     "a part is copied before it is there": Mutant(
-        "collectives.all_reduce_shared.copy_other_pieces",
-        "await_step(ctx, sequence, k + 1, peer)",
+        "collectives.all_reduce_parts.collect_parts",
+        "await_step(ctx, sequence, 2 * k + 1, peer)",
         "c.OK",
         "shared all_reduce",
     ),
     "a part is told of before it is there": Mutant(
-        "collectives.all_reduce_shared.reduce_shared",
-        "            status = fold_shared_slices(",
-        "            publish_step(ctx, sequence, k + 1)\n            status = fold_shared_slices(",
+        "collectives.all_reduce_parts.reduce_part",
+        "    status = fold_slices(",
+        "    publish_step(ctx, sequence, 2 * k + 1)\n    status = fold_slices(",
         "shared all_reduce",
     ),
     "who has read shared arrays does not look whether they held": Mutant(
@@ -151,9 +151,9 @@ MUTANTS = {
         sampled=True,
     ),
     "outs that overlap go on": Mutant(
-        "collectives.all_reduce_shared.reduce_shared",
-        "if not outs_are_disjoint(ctx, sequence):",
-        "if False:",
+        "collectives.all_reduce.reduce_for",
+        "if results_fit(ctx, sequence)",
+        "if True",
         "shared all_reduce, then others",
     ),
     "the opening rings nobody": Mutant("exchange_headers", "    wake(ctx)\n", "", "barrier, 2 ranks"),
@@ -248,13 +248,13 @@ MUTANTS = {
         sampled=True,
     ),
     "parts are reduced before they are laid": Mutant(
-        "collectives.all_reduce_cells.reduce_part",
+        "collectives.all_reduce_parts.reduce_part",
         "publish_and_await_step(ctx, sequence, 2 * k)",
         "publish_step(ctx, sequence, 2 * k) or c.OK",
         "ordered all_reduce",
     ),
     "parts are collected before they are reduced": Mutant(
-        "collectives.all_reduce_cells.collect_parts",
+        "collectives.all_reduce_parts.collect_parts",
         "await_step(ctx, sequence, 2 * k + 1, peer)",
         "c.OK",
         "ordered all_reduce",

@@ -18,18 +18,21 @@ MUTANTS_EXPOSING = {
         "collectives.prefix_reduction.direct", "end_exposure(ctx, sequence, 1) if", "c.OK if", "shared scan"
     ),
     "a rank leaves before its part of a reduce has been read": Mutant(
-        "collectives.reduce_shared.reduce_shared", "end_exposure(ctx, sequence, rounds + 1)", "c.OK", "shared reduce"
+        "collectives.all_reduce_parts.reduce_in_parts",
+        "end_exposure(ctx, sequence, 2 * rounds)",
+        "c.OK",
+        "shared reduce",
     ),
     "a rank fills a cell that the root still reads": Mutant(
-        "collectives.reduce_shared.reduce_part",
-        "if k >= 2:",
-        "if False:",
+        "collectives.all_reduce_parts.reduce_part",
+        "k >= 2 and",
+        "False and",
         "shared reduce of 3 rounds",
         sampled=True,
     ),
     "a root replaces elements that another rank still reads": Mutant(
-        "collectives.reduce_shared.collect_parts",
-        "await_step(ctx, sequence, k + 1, peer)",
+        "collectives.all_reduce_parts.collect_parts",
+        "await_step(ctx, sequence, 2 * k + 1, peer)",
         "c.OK",
         "shared reduce",
     ),

@@ -29,7 +29,6 @@ from shmcoll.engine.protocol import (
     peer_memory,
     placement,
     reduction,
-    shared_reduction,
     sync,
     wait,
     ways,
@@ -63,7 +62,6 @@ MODULES: tuple[ModuleType, ...] = (
     offer,
     read_message,
     reduction,
-    shared_reduction,
     ring_buffers,
     block_mover,
     ways,
@@ -237,7 +235,7 @@ def exploring() -> Iterator[None]:
         put(sys.modules["shmcoll.collectives.prefix_reduction"], "MOST_DIRECT", 3)
         put(sys.modules["shmcoll.collectives.prefix_reduction"], "LONG", 64)
         put(offer, "has_room", lambda _ctx, _peer, _length: False)  # short messages are offered, too
-        put(sys.modules["shmcoll.collectives.all_reduce_shared"], "PIECE_BYTES", 32)
+        put(sys.modules["shmcoll.collectives.all_reduce_parts"], "PIECE_BYTES", 32)
         put(atomics, "hooks", Hooks())
         put(atomics, "python_kernels", {KERNEL: add_words})
         put(group, "ctypes", SimpleNamespace(c_void_p=int))
