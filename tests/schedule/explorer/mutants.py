@@ -10,12 +10,6 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
-from shmcoll.engine.native import entry
-from tests.schedule.explorer import calls, calls_in_circles, calls_in_phases, calls_moving, calls_of_messages
-from tests.schedule.explorer.stand_ins import MODULES
-
-CALLERS = (calls, calls_moving, calls_of_messages, calls_in_circles, calls_in_phases, entry)
-
 
 @dataclass(frozen=True)
 class Mutant:
@@ -41,7 +35,8 @@ class Mutant:
         linecache.cache[filename] = (len(text), None, text.splitlines(True), filename)
         scope: dict[str, Any] = {}
         exec(compile(text, filename, "exec"), vars(module), scope)
-        users = [m for m in (owner, *MODULES, *CALLERS) if vars(m).get(name) is right]
+        loaded = [m for path, m in sys.modules.items() if path.startswith(("shmcoll.", "tests.schedule."))]
+        users = [user for user in (owner, *loaded) if vars(user).get(name) is right]
         for user in users:
             setattr(user, name, scope[name])
         try:
