@@ -17,7 +17,6 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from shmcoll.diagnostics.text_table import aligned
 from shmcoll.engine import layout
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import Arena, mib
