@@ -12,11 +12,11 @@ methods of every other one, because its dispatcher takes the checked arguments o
     agreement.py      what follows if the ranks disagree in the opening of a call, or refuse its arguments
     staging.py        forms of calls that are brought into those of native code; halos.py: the exchange of halos
     within.py         messages between two ranks of a node
-    mail.py           messages between two ranks of different nodes
-    inbox.py          those that have come, and which receive gets which; arrived.py: one of them
-    outbox.py         those that are sent; sender.py: what has not left yet
-    mail_limits.py    how long waits for them last
-    posted.py         posted receives: of either kind of message, or of both
+    far_messages.py   messages between two ranks of different nodes
+    matching.py       unexpected messages, and which receive gets which; unexpected.py: one of them
+    far_sends.py      messages that are sent; pending_sends.py: what has not left yet
+    message_limits.py how long waits for them last
+    posted_receives.py    posted receives: of either kind of message, or of both
     dispatcher.py     from checked arguments to the native entry, and from its status to an error; interfaces.py: what
                       the other files see of it
     survivors.py      shrink, under an MPI that goes on after a failure

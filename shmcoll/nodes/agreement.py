@@ -105,7 +105,7 @@ class Agreement:
     def keep_memory(self) -> None:
         """Keep the arrays of the calls that this thread is in, and of the exception that it handles, until the end of
         the job: MPI may still read and write them, if messages are on their way. Native code knows only addresses."""
-        if not self.state.abandoned() and not self._dispatcher.mail.uses_arrays:
+        if not self.state.abandoned() and not self._dispatcher.far_messages.uses_arrays:
             return
         kept, frame, traceback = [], sys._getframe(1), sys.exc_info()[2]
         while frame is not None:

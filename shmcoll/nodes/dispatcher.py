@@ -37,11 +37,11 @@ from shmcoll.errors import CallNotAllowed, InternalError, RankFailed, ShmcollErr
 from shmcoll.nodes import halos, waiting
 from shmcoll.nodes.agreement import Agreement
 from shmcoll.nodes.failures import Failures
-from shmcoll.nodes.mail import Mail
+from shmcoll.nodes.far_messages import FarMessages
 from shmcoll.nodes.native.collectives import FUNCTIONS
 from shmcoll.nodes.native.layout import WIDE_KERNEL
 from shmcoll.nodes.native.message_entries import ELSEWHERE, MESSAGES, make_callable
-from shmcoll.nodes.posted import Posted
+from shmcoll.nodes.posted_receives import PostedReceives
 from shmcoll.nodes.staging import FORMS
 from shmcoll.runtime.async_worker import AsyncWorker
 from shmcoll.runtime.dispatcher import Calls
@@ -118,8 +118,8 @@ class NodesDispatcher(Calls):
         self.worker = AsyncWorker(self.words, self.group, self.rank, self.failures)  # type: ignore[arg-type]
         self.recorder = CallRecorder(inner._dispatcher.group, inner.rank, channel.number, channel.ranks[0])
         self.agreement = Agreement(self)
-        self.mail = Mail(self)
-        self.posted = Posted(self, self.mail)
+        self.far_messages = FarMessages(self)
+        self.posted = PostedReceives(self, self.far_messages)
         self._indices = {rank: index for index, rank in enumerate(topology.local)}
         self.checks_buffers = is_on("SHMCOLL_CHECK")
         self._timeout = inner.timeout
@@ -162,7 +162,7 @@ class NodesDispatcher(Calls):
             indices = [self._indices.get(rank, ELSEWHERE) for rank in range(self.size)]
             address = self.agreement.state.functions[name]
             words = self.within._dispatcher.words
-            return make_callable(name, address, words, self.mail.native.words, indices) or unrouted
+            return make_callable(name, address, words, self.far_messages.native.words, indices) or unrouted
         if name not in FUNCTIONS or not entry.FAST:
             return unrouted
         return self.agreement.state.entry(name, self.words)
@@ -202,7 +202,7 @@ class NodesDispatcher(Calls):
         self.agreement.keep_memory()
         where = f"{self.topology.describe(self.rank)} was interrupted in {operation}{at_site()}"
         self.failures.end(RankFailed, where, rank=self.rank)
-        self.mail.outbox.let_arrays_leave()
+        self.far_messages.sends.let_arrays_leave()
 
     def check_outside(self, operation: str) -> None:
         """Raise if a call of this thread is inside already."""
@@ -221,7 +221,7 @@ class NodesDispatcher(Calls):
         """Complete what is pending, and refuse further calls."""
         self.check_outside("close")
         self.worker.finish()
-        self.mail.close()
+        self.far_messages.close()
         self.worker.turns.drain()
         self.failures.shut()
         self.agreement.withdraw()

@@ -29,7 +29,7 @@ class NodesDispatcher(Protocol):
     words: np.ndarray
     recorder: CallRecorder
     agreement: Any  # `agreement.py`, which uses this file, as does
-    mail: Any  # `mail.py`
+    far_messages: Any  # `far_messages.py`
     group: Any
     rank: int
     size: int

@@ -172,7 +172,7 @@ class Job:
             return
         self._has_ended = True
         for comm in list(self._open_groups):
-            comm._dispatcher.mail.close()
+            comm._dispatcher.far_messages.close()
             comm._dispatcher.agreement.withdraw()
         self.progress.leave()
         self.progress.close()

@@ -1,8 +1,8 @@
 """The methods of a communicator over nodes for messages. Arguments are checked as on one machine.
 
 The way of a message follows from the two ranks. If both are on one node, the communicator for messages within the node
-(`within.py`) makes the call. Otherwise `outbox.py` sends, and `mail.py` receives. So each pair of ranks has one way,
-and the order of its messages is that of this way. The native entry has the first try of a call, on either way
+(`within.py`) makes the call. Otherwise `far_sends.py` sends, and `far_messages.py` receives. So each pair of ranks has
+one way, and the order of its messages is that of this way. The native entry has the first try of a call, on either way
 (`native/message_entries.py`).
 """
 
@@ -49,7 +49,7 @@ class NodesMessages(Communicator):
         "x, None, 0, dest, tag, None if synchronous else 0",
         result="None",
         second="send_on(self._within._dispatcher, x, self._dispatcher.index_here(dest), tag)",
-        rest="self._dispatcher.mail.outbox.finish('send', x, dest)",
+        rest="self._dispatcher.far_messages.sends.finish('send', x, dest)",
         otherwise="self._send_again(status, x, dest, tag, synchronous)",
         answer="result.raise_refusal() if result else None",
         later="self._start(x, dest, tag, synchronous)",
@@ -61,7 +61,7 @@ class NodesMessages(Communicator):
         "None, out, 0, source, tag, 0",
         result="out",
         second="self._read_on(entry, out, source, tag)",
-        rest="self._dispatcher.mail.await_bytes(out, source)",
+        rest="self._dispatcher.far_messages.await_bytes(out, source)",
         refused="status >= 0",
         answer="result, source, -1 - status & LARGEST_TAG",
         otherwise="self._recv_again(status, out, source, tag)",
@@ -194,7 +194,7 @@ class NodesMessages(Communicator):
         if index is not None:
             return self._within._send_again(status, x, index, tag, synchronous)
         if status == c.UNREADABLE:
-            return self._dispatcher.mail.failed("send", dest)
+            return self._dispatcher.far_messages.failed("send", dest)
         array, to, tag = check_send(self._dispatcher, x, dest, tag)
         return self._put("send", array, to, tag, ARRAY, synchronous, False)
 
@@ -204,7 +204,7 @@ class NodesMessages(Communicator):
             array, _, found_tag = self._within._recv_again(status, out, index, tag)
             return array, source, found_tag
         if status == c.UNREADABLE:
-            return self._dispatcher.mail.failed("recv", source)
+            return self._dispatcher.far_messages.failed("recv", source)
         if source == ANY and status == c.NEEDS_PYTHON and (rank := self._soon("recv", tag)) != ANY:
             status, array = self._take("recv", out, rank, tag)
             if status < 0:
@@ -215,7 +215,7 @@ class NodesMessages(Communicator):
         index = self._dispatcher.index_here(source)
         if index is not None:
             return read_message(self._within._dispatcher, entry, out, source, tag)
-        found: tuple[int, Any] = self._dispatcher.mail.go_on(entry, out, source, tag)
+        found: tuple[int, Any] = self._dispatcher.far_messages.go_on(entry, out, source, tag)
         return found
 
     def _receive_object(self, source: int | None, tag: int, *, later: bool) -> Any:
@@ -237,7 +237,7 @@ class NodesMessages(Communicator):
         if type(tag) is not int or not ANY <= tag <= LARGEST_TAG:
             return ANY
         try:
-            return int(self._dispatcher.mail.soon(tag, is_object=operation == "recv_object"))
+            return int(self._dispatcher.far_messages.soon(tag, is_object=operation == "recv_object"))
         except CallNotAllowed:
             raise
         except BaseException:
@@ -247,18 +247,18 @@ class NodesMessages(Communicator):
     def _take(self, operation: str, out: Any, source: int, tag: int, *, is_found: bool = True) -> tuple[int, Any]:
         """Receive a message from a rank of another node by native code, which has found it or waits for it. Return the
         status, and where the message is."""
-        entry, mail = self._recv or self._load("recv"), self._dispatcher.mail
-        phase, number = (DATA, mail.native.found_number) if is_found else (0, WHOLE)
+        entry, far = self._recv or self._load("recv"), self._dispatcher.far_messages
+        phase, number = (DATA, far.native.found_number) if is_found else (0, WHOLE)
         try:
             status, place = entry(None, out, phase, source, tag, number), out
             if status == c.HALFWAY:
-                status, place = mail.go_on(entry, out, source, tag, is_object=operation == "recv_object")
+                status, place = far.go_on(entry, out, source, tag, is_object=operation == "recv_object")
             elif status == c.UNDER_WAY:
-                status = mail.await_bytes(out, source)
+                status = far.await_bytes(out, source)
         except BaseException:
             self._dispatcher.left(operation)
             raise
-        return (mail.failed(operation, source) if status == c.UNREADABLE else status), place
+        return (far.failed(operation, source) if status == c.UNREADABLE else status), place
 
     def _put(self, operation: str, array: Any, dest: int, tag: int, form: int, synchronous: bool, later: bool) -> Any:
         """Send a checked message. later: the call is asynchronous, or receives afterwards. Then it sends a long array
@@ -270,26 +270,26 @@ class NodesMessages(Communicator):
         if synchronous:
             if not later:
                 check_other_rank(d, operation, dest, tag)
-            work = d.mail.outbox.send_synchronously(operation, array, dest, tag, form)
+            work = d.far_messages.sends.send_synchronously(operation, array, dest, tag, form)
             return work if later else work.wait()
         phase = BESIDE if later else BEGIN
         if form == SEGMENTS or self._send_natively(operation, array, dest, tag, form, phase) != c.OK:
-            d.mail.outbox.send(array, dest, tag, form)
+            d.far_messages.sends.send(array, dest, tag, form)
         return self._now_or_ended(None, later)
 
     def _send_natively(self, operation: str, array: Any, dest: int | None, tag: int, form: int, phase: int) -> int:
         """Send a message to a rank of another node by the native entry. Return its status; if that is not OK, nothing
         has been sent."""
-        entry, mail = self._send or self._load("send"), self._dispatcher.mail
+        entry, far = self._send or self._load("send"), self._dispatcher.far_messages
         try:
             status: int = entry(array, None, phase, dest, tag, form)
             if status == c.UNDER_WAY:
-                status = mail.outbox.finish(operation, array, dest)
+                status = far.sends.finish(operation, array, dest)
         except BaseException:
             self._dispatcher.left(operation)
             raise
         if status == c.UNREADABLE:
-            mail.failed(operation, dest)
+            far.failed(operation, dest)
         return status
 
     def _is_far(self, rank: Any) -> bool:
@@ -311,7 +311,7 @@ class NodesMessages(Communicator):
             return self._in_group(calls.probe(self._within._dispatcher, operation, ANY, tag, waits=False, takes=takes))
 
         look = look_within if source == ANY else None
-        return d.mail.probe(operation, source, tag, waits=waits, takes=takes, look_within=look)
+        return d.far_messages.probe(operation, source, tag, waits=waits, takes=takes, look_within=look)
 
     def _in_group(self, found: Any) -> Any:
         """Replace the source, which is a rank within the node, by its number in this group."""

@@ -61,7 +61,7 @@ class Progress:
         self._watcher: threading.Thread | None = None
         self._not_made: dict[int, dict[str, Any]] = {}  # what `not_made` has told of groups, by number
         self.groups: weakref.WeakValueDictionary[int, Failures] = weakref.WeakValueDictionary()
-        self.mails: weakref.WeakSet[Any] = weakref.WeakSet()  # the `Mail` of each of these groups
+        self.far_messages: weakref.WeakSet[Any] = weakref.WeakSet()  # the `FarMessages` of each of these groups
         self._drained_at = 0.0
 
     def add(self, number: int, failures: "Failures") -> None:
@@ -136,8 +136,8 @@ class Progress:
         now = time.monotonic()
         if now > self._drained_at + waiting.DRAINS:
             self._drained_at = now
-            for mail in list(self.mails):
-                mail.drain()
+            for messages in list(self.far_messages):
+                messages.drain()
 
     def abandon(self, requests: Sequence[tuple[Any, bool]], memory: Any = None) -> None:
         """Keep requests that nobody waits for any more, each with whether it receives, and the memory that MPI may

@@ -3,7 +3,7 @@
 A group over nodes has on each node a communicator in which only messages of that group travel, so they meet neither the
 calls of algorithms nor the messages of `comm.node`. Everything that `engine/messages` promises holds there: order,
 tags, synchronous sends, posted receives, proven deadlocks. Its ranks have other numbers than in the group over nodes:
-`posted.py` and `messages.py` translate them on the way in and out, and the texts of errors name the latter.
+`posted_receives.py` and `messages.py` translate them on the way in and out, and the texts of errors name the latter.
 
 How its end and that of the group over nodes become one. A rank that ends the group over nodes ends this one, too, with
 the same reason (`failures.py`), which wakes the ranks that sleep in native code here. A rank that finds here why this

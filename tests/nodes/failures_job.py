@@ -19,7 +19,7 @@ import numpy as np
 
 import shmcoll
 from shmcoll.engine.kernels.dtypes import BY_NUMPY
-from shmcoll.nodes import arrived
+from shmcoll.nodes import unexpected
 from shmcoll.nodes.wire import MESSAGE, PAYLOAD, READY
 from tests.support.waiting import until
 
@@ -230,7 +230,7 @@ def interrupted_in_bytes(comm: Any) -> None:
         _interrupt_in_a_call()
         comm.recv(np.empty(LONG), 1)
     elif comm.rank == 1:
-        head = arrived.head(0, BY_NUMPY[np.dtype(float)].code, (LONG,), 0)
+        head = unexpected.head(0, BY_NUMPY[np.dtype(float)].code, (LONG,), 0)
         _under_way.append((head, comm._dispatcher.channel.isend(head, CULPRIT, MESSAGE)))
         time.sleep(1)
         data = np.zeros(8 * LONG, np.uint8)
@@ -245,7 +245,7 @@ def interrupted_in_head(comm: Any) -> None:
         def interrupt(*_: Any) -> None:
             raise KeyboardInterrupt
 
-        comm._dispatcher.mail._inbox._read_head = interrupt
+        comm._dispatcher.far_messages._matching._read_head = interrupt
         while True:
             comm.iprobe(1)
     if comm.rank == 1:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from shmcoll.engine.kernels.dtypes import BY_NUMPY
-from shmcoll.nodes import arrived
-from shmcoll.nodes.native.mail_state import MOST_OUTGOING
-from shmcoll.nodes.native.mail_words import INLINE_BYTES
+from shmcoll.nodes import unexpected
+from shmcoll.nodes.native.message_state import MOST_OUTGOING
+from shmcoll.nodes.native.message_words import INLINE_BYTES
 from shmcoll.nodes.waiting import ASKING_BYTES
 from shmcoll.nodes.wire import MESSAGE, PAYLOAD, READY
 from tests.nodes.messages_job import near_and_far, raised, run
@@ -121,7 +121,7 @@ def bytes_come_late(comm: Any) -> None:
     for out in (None, np.zeros(LONG, np.int64), np.zeros(LONG + 5, np.int64)):
         comm.barrier()
         channel = comm._dispatcher.channel
-        requests = channel.isend(arrived.head(5, INT64, x.shape, 0), far, MESSAGE)
+        requests = channel.isend(unexpected.head(5, INT64, x.shape, 0), far, MESSAGE)
         time.sleep(LATE)
         requests += channel.isend(x.view(np.uint8), far, PAYLOAD)
         comm.send(np.arange(3), far, 6)
@@ -135,7 +135,7 @@ def matched_and_late(comm: Any) -> None:
     """A receive that cannot be withdrawn, because MPI has found its message, gets it when it has come."""
     far, length = near_and_far(comm)[1], INLINE_BYTES // WORD
     x = np.arange(length) + comm.rank
-    message = np.concatenate([arrived.head(5, INT64, x.shape, 0), x.view(np.uint8)])
+    message = np.concatenate([unexpected.head(5, INT64, x.shape, 0), x.view(np.uint8)])
     for _ in range(3):
         comm.barrier()
         if is_first(comm):
@@ -206,15 +206,15 @@ def to_one_that_does_not_wait(comm: Any) -> None:
 def copied(comm: Any) -> list[int]:
     """Return a list that gets the bytes of each message from now on that is longer than the memory of native code and
     is not sent from its array."""
-    inbox, found = comm._dispatcher.mail._inbox, []
-    send_rest = type(inbox)._send_rest
+    matching, found = comm._dispatcher.far_messages._matching, []
+    send_rest = type(matching)._send_rest
 
     def note(left: Any) -> None:
         if left.unsent:
             found.append(left.unsent)
-        send_rest(inbox, left)
+        send_rest(matching, left)
 
-    inbox._send_rest = note
+    matching._send_rest = note
     return found
 
 

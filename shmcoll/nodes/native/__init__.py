@@ -13,8 +13,8 @@ reduce_long.py, reduce_scatter_long.py, scan_long.py, ordered_long.py    long re
 call.py              how a call begins
 reductions.py, rooted_calls.py, counted.py, collectives.py    the calls, and their entries
 memory.py, state.py  the memory of one group, and what Python calls
-mail_words.py        messages between two ranks of different nodes: their protocol, words and format
-mail_sends.py, mail_receives.py    these messages; mail_requests.py: the requests of MPI that both use
-mail_state.py        their memory, and what Python calls
+message_words.py     messages between two ranks of different nodes: their protocol, words and format
+message_sends.py, message_receives.py    these messages; message_requests.py: the requests of MPI that both use
+message_state.py     their memory, and what Python calls
 message_entries.py   the entries of all messages
 """

@@ -40,8 +40,8 @@ from shmcoll.nodes.native import layout as o
 from shmcoll.nodes.native.call import agreed, fits, most_for_one, opened, works_in_place
 from shmcoll.nodes.native.counted import all_gather_v, all_to_all_v, gather_v, scatter_v
 from shmcoll.nodes.native.long_moves import all_gather_long, exchange_blocks, gather_long, permute, swap
-from shmcoll.nodes.native.mail_receives import wait_far
 from shmcoll.nodes.native.message_entries import MESSAGES, make_message_entry
+from shmcoll.nodes.native.message_receives import wait_far
 from shmcoll.nodes.native.opening import copy_rows, open_rows_of_all, row_of
 from shmcoll.nodes.native.reductions import all_reduce, exscan, reduce, reduce_scatter, scan
 from shmcoll.nodes.native.rooted_calls import broadcast, scatter

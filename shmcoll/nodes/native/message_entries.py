@@ -2,8 +2,8 @@
 
 A rank of the group that is on this node is replaced by its rank in the group for messages within the node, and the
 routine of one machine makes the call in the context of that group. Messages to and from ranks of other nodes are in
-`mail_sends.py` and `mail_receives.py`. For ANY the answer is NEEDS_PYTHON, and Python calls again when it knows the
-rank. A rank whose number is translated need not be translated back: Python knows the source that it has asked for.
+`message_sends.py` and `message_receives.py`. For ANY the answer is NEEDS_PYTHON, and Python calls again when it knows
+the rank. A rank whose number is translated need not be translated back: Python knows the source that it has asked for.
 
 A call is read into the context of the group within the node. One for another node has read it when it lets other
 threads run, so it neither waits for a turn nor takes one.
@@ -12,7 +12,7 @@ Private memory of one rank, written once, before the first call:
 
     CONTEXT   the context of the group within the node
     PLAIN     the plain form of the routine, which has been loaded
-    MAIL      the address of the words of `mail_words.py`
+    FAR       the address of the words of `message_words.py`
     RANKS     how many ranks the group over nodes has
     INDICES   a word for each of them: its rank within the node; ELSEWHERE for ranks of other nodes
 """
@@ -33,10 +33,10 @@ from shmcoll.engine.native.entering import goes_on, taken, waits_for_turn
 from shmcoll.engine.native.entry import FILLED, answer, phase_argument, phase_given
 from shmcoll.engine.native.fitting import has_tag
 from shmcoll.engine.native.tables import ROUTINES
-from shmcoll.nodes.native.mail_receives import has_ended, recv_far
-from shmcoll.nodes.native.mail_sends import send_far
+from shmcoll.nodes.native.message_receives import has_ended, recv_far
+from shmcoll.nodes.native.message_sends import send_far
 
-CONTEXT, PLAIN, MAIL, RANKS, INDICES = (WORD * i for i in range(5))
+CONTEXT, PLAIN, FAR, RANKS, INDICES = (WORD * i for i in range(5))
 ELSEWHERE = -1
 
 
@@ -59,7 +59,7 @@ def make_message_entry(record: Collective) -> Callable[[int, int, int], int]:
         if index == ELSEWHERE:
             if has_ended(ctx):
                 return py.new_integer(c.NEEDS_PYTHON)  # which raises why the group has ended
-            return py.new_integer(far(peek(state + MAIL), ctx, rank))
+            return py.new_integer(far(peek(state + FAR), ctx, rank))
         if waits_for_turn(ctx, kind):
             return py.new_integer(c.BUSY)
         poke(ctx + c.ARGUMENT, index)
@@ -70,14 +70,14 @@ def make_message_entry(record: Collective) -> Callable[[int, int, int], int]:
 
 
 def make_callable(
-    name: str, address: int, words: np.ndarray, mail: np.ndarray, indices: Sequence[int]
+    name: str, address: int, words: np.ndarray, far: np.ndarray, indices: Sequence[int]
 ) -> Callable[..., int] | None:
-    """Return the entry for Python, if there is one. words: the context of the group within the node. mail: the words of
-    `mail_words.py`. indices: for each rank of the group over nodes, as INDICES."""
+    """Return the entry for Python, if there is one. words: the context of the group within the node. far: the words of
+    `message_words.py`. indices: for each rank of the group over nodes, as INDICES."""
     plain = words.item(ROUTINES // WORD + RECORDS[name].code)
     if not plain or not entry.FAST:
         return None
-    state = np.array([words.ctypes.data, plain, mail.ctypes.data, len(indices), *indices], np.int64)
+    state = np.array([words.ctypes.data, plain, far.ctypes.data, len(indices), *indices], np.int64)
     return entry.make_callable(name, address, 0, state)
 
 

@@ -1,5 +1,5 @@
 """What one rank of a group sends to other nodes, in Python: messages that native code does not send, and what that has
-left of others. `mail.py` has the whole picture.
+left of others. `far_messages.py` has the whole picture.
 
 A receiver begins to receive the bytes when it reads the head, so a sender does not wait for a receiver that is
 elsewhere. It copies what it sends, because `x` may be changed when `send` returns. Only if the receiver says at once
@@ -24,10 +24,10 @@ from shmcoll.engine.kernels.dtypes import BY_NUMPY
 from shmcoll.engine.messages.foreign_arrays import description
 from shmcoll.engine.messages.ring_buffers import ARRAY, FOREIGN_TYPE, WHOLE
 from shmcoll.nodes import waiting
-from shmcoll.nodes.arrived import head
-from shmcoll.nodes.inbox import Inbox, pause
-from shmcoll.nodes.mail_limits import NOT_TAKEN, Limits
-from shmcoll.nodes.native.mail_words import INLINE_BYTES, OBJECT_CODE
+from shmcoll.nodes.matching import Matching, pause
+from shmcoll.nodes.message_limits import NOT_TAKEN, Limits
+from shmcoll.nodes.native.message_words import INLINE_BYTES, OBJECT_CODE
+from shmcoll.nodes.unexpected import head
 from shmcoll.nodes.wire import MESSAGE, PAYLOAD, RECEIPT, Pending, as_bytes, at_address
 from shmcoll.runtime.work import Work, Worker
 
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from shmcoll.nodes.interfaces import NodesDispatcher
 
 
-class Outbox:
+class FarSends:
     """The sends of one group. watch: has the worker serve the receipts that are awaited."""
 
-    def __init__(self, dispatcher: "NodesDispatcher", inbox: Inbox, limits: Limits, watch: Callable[[], None]):
-        self._dispatcher, self._inbox, self._limits, self._watch = dispatcher, inbox, limits, watch
+    def __init__(self, dispatcher: "NodesDispatcher", matching: Matching, limits: Limits, watch: Callable[[], None]):
+        self._dispatcher, self._matching, self._limits, self._watch = dispatcher, matching, limits, watch
         self._receipts: dict[int, tuple[Work[Any], float, int, str]] = {}  # synchronous sends, by number
         self._sent = 0
 
@@ -56,7 +56,7 @@ class Outbox:
             code, dims = BY_NUMPY[array.dtype].code, array.shape
         elif not is_object:
             code, dims = FOREIGN_TYPE, tuple(description(array) or ())
-        with self._inbox.lock, self._inbox.native:
+        with self._matching.lock, self._matching.native:
             number = 0
             if work is not None:
                 self._sent = number = self._sent + 1
@@ -69,8 +69,8 @@ class Outbox:
             else:
                 pending.send(first, dest, MESSAGE)
                 pending.send(data.copy() if form in (ARRAY, WHOLE) else data, dest, PAYLOAD)
-                self._inbox.native.prepare_for(data.size)
-            self._inbox.sender.add(pending.requests)
+                self._matching.native.prepare_for(data.size)
+            self._matching.pending_sends.add(pending.requests)
         if work is not None:
             self._watch()
 
@@ -86,10 +86,10 @@ class Outbox:
         """Take over what native code has left of a send, after it has returned UNDER_WAY. If it sends from the array
         itself, wait until all of it has left. Returns OK."""
         d, address, turn = self._dispatcher, array.ctypes.data, 0
-        with self._inbox.lock, self._inbox.native:
+        with self._matching.lock, self._matching.native:
             pass  # entering takes it over
         end = time.monotonic() + d.timeout
-        while self._inbox.sender.sends_from(address):
+        while self._matching.pending_sends.sends_from(address):
             turn += 1
             if turn % 16 == 0:
                 self._limits.check(operation, dest, end, NOT_TAKEN)
@@ -101,7 +101,7 @@ class Outbox:
     @property
     def sends_arrays(self) -> bool:
         """Whether MPI reads the array of a call."""
-        return self._inbox.native.sends_array or self._inbox.sender.sends_arrays
+        return self._matching.native.sends_array or self._matching.pending_sends.sends_arrays
 
     def let_arrays_leave(self) -> None:
         """Wait until MPI reads no array of a call any more, after the group has ended. The receiver may not know that
@@ -109,11 +109,11 @@ class Outbox:
         limit has stopped; it finds that the group has ended before it uses what has come."""
         end = time.monotonic() + waiting.LEAVING_BYTES
         while self.sends_arrays and not self._dispatcher.channel.wire.is_stuck and time.monotonic() < end:
-            with self._inbox.lock, self._inbox.native:
-                self._inbox.sender.drop()
+            with self._matching.lock, self._matching.native:
+                self._matching.pending_sends.drop()
             time.sleep(waiting.NAP)
 
-    # --- receipts; called with the lock of the inbox, and with native code out ----------------------------------------
+    # --- receipts; called with the lock of `matching.py`, and with native code out ------------------------------------
 
     @property
     def waits(self) -> bool:
@@ -124,10 +124,10 @@ class Outbox:
         """Take the receipts that have come."""
         channel = self._dispatcher.channel
         while self._receipts and (found := channel.wire.probe(channel.tag(RECEIPT))) is not None:
-            number = int(self._inbox.read(*found, RECEIPT).view(np.int64)[0])
+            number = int(self._matching.read(*found, RECEIPT).view(np.int64)[0])
             work, *_ = self._receipts.pop(number)
             work.settle(None)
-            self._inbox.served += 1
+            self._matching.served += 1
 
     def late(self, now: float) -> list[tuple[str, list[int], str]]:
         """Return the synchronous sends that are late, as `Limits.timed_out` takes them."""

@@ -1,21 +1,21 @@
 """Messages between two ranks of a group on different nodes: through MPI. Those within a node are not seen here; see
-`within.py`. A receive from ANY waits for both kinds; see `posted.py`.
+`within.py`. A receive from ANY waits for both kinds; see `posted_receives.py`.
 
 A message is a head and its bytes. A short message is one MPI message. For a longer one the bytes follow in a second MPI
-message of another kind; they come in the order of the heads. `outbox.py` sends, `inbox.py` matches, and this file says
-who looks, and how long a receive waits.
+message of another kind; they come in the order of the heads. `far_sends.py` sends, and `matching.py` gives messages to
+receives. This file moves them, and limits how long a receive waits.
 
-What goes quickly is made in native code: a send, and a receive whose message fits and comes soon. That half is
-`native/mail_sends.py` and `native/mail_receives.py`, and `native/mail_words.py` says how the two keep apart. A receive
-that gets nothing that way is posted (`posted.py`).
+Native code makes what goes quickly: a send, and a receive whose message fits and comes soon
+(`native/message_sends.py`, `native/message_receives.py`). `native/message_words.py` describes how the two halves keep
+apart. A receive that gets nothing that way is posted (`posted_receives.py`).
 
-Who moves messages: every thread that waits for a receive (`help`), the worker while receives are posted (`is_waiting`),
-and a thread of its own while sends are on their way (`sender.py`). Each has the lock of `inbox.py` for that, and keeps
-native code out. A thread that waits for a receive also serves the receives within the node, in turn with these, and
-sleeps in neither: so a message from either side ends the wait for ANY.
+Messages move in every thread that waits for a receive (`help`), in the worker while receives are posted (`is_waiting`),
+and in a thread of its own while sends are pending (`pending_sends.py`). Each has the lock of `matching.py` for that,
+and keeps native code out. A thread that waits for a receive also serves the receives within the node, in turn with
+these, and sleeps in neither: so a message from either side ends the wait for ANY.
 
 Why nobody waits forever: a receive waits for `timeout` seconds at most for a head that fits, and as long again for the
-bytes, which a link may lose. For sends see `outbox.py`.
+bytes, which a link may lose. For sends see `far_sends.py`.
 """
 
 import time
@@ -34,10 +34,10 @@ from shmcoll.engine.messages.recv import DATA
 from shmcoll.engine.messages.ring_buffers import PART_BYTES, SOURCE_SHIFT
 from shmcoll.errors import ShmcollError
 from shmcoll.nodes import waiting
-from shmcoll.nodes.arrived import Arrived, Head
-from shmcoll.nodes.inbox import Inbox
-from shmcoll.nodes.mail_limits import NOT_ALL, NOTHING, Limits
-from shmcoll.nodes.outbox import Outbox, Receipt
+from shmcoll.nodes.far_sends import FarSends, Receipt
+from shmcoll.nodes.matching import Matching
+from shmcoll.nodes.message_limits import NOT_ALL, NOTHING, Limits
+from shmcoll.nodes.unexpected import Head, UnexpectedMessage
 from shmcoll.runtime.posted_receive import PostedReceive
 from shmcoll.runtime.work import Work
 
@@ -47,35 +47,35 @@ if TYPE_CHECKING:
 _SENDS, _RECEIVES = RECORDS["send"].code, RECORDS["recv"].code
 
 
-class Mail:
+class FarMessages:
     """The messages of one group, and the listener of its worker (`runtime/async_worker.py`)."""
 
     def __init__(self, dispatcher: "NodesDispatcher"):
         self.dispatcher = dispatcher
         self._limits = Limits(dispatcher)
-        self._inbox = Inbox(dispatcher, self._limits)
-        self.native = self._inbox.native
-        self.outbox = Outbox(dispatcher, self._inbox, self._limits, self._watch)
+        self._matching = Matching(dispatcher, self._limits)
+        self.native = self._matching.native
+        self.sends = FarSends(dispatcher, self._matching, self._limits, self._watch)
         self._checked_at = 0.0
         dispatcher.worker.listener = self
-        dispatcher.progress.mails.add(self)
+        dispatcher.progress.far_messages.add(self)
 
     # --- receiving ----------------------------------------------------------------------------------------------------
 
     def enter(self, receives: Sequence[PostedReceive]) -> None:
         """Post receives."""
-        with self._inbox.lock, self.native:
+        with self._matching.lock, self.native:
             for receive in receives:
-                self._inbox.posted.append(receive)
-                if (one := self._inbox.first(receive.fits)) is not None:
-                    self._inbox.give(one, receive)
+                self._matching.posted.append(receive)
+                if (one := self._matching.first(receive.fits)) is not None:
+                    self._matching.give(one, receive)
         if not (self.is_empty() or (receives[0].is_awaited and self.dispatcher.worker.ends_with_program)):
             self._watch()
 
     def wants(self, source: int, tag: int) -> bool:
         """Return whether a posted receive fits a message."""
-        with self._inbox.lock, self.native:
-            return any(receive.fits(source, tag) for receive in self._inbox.posted)
+        with self._matching.lock, self.native:
+            return any(receive.fits(source, tag) for receive in self._matching.posted)
 
     def soon(self, tag: int, *, is_object: bool) -> int:
         """Return the rank of another node from which native code has found a message that fits, if one comes within a
@@ -114,7 +114,7 @@ class Mail:
         payload = self.native.take_payload()
         assert payload is not None
         request, tag = payload
-        self._inbox.wait_for([request], source, place)
+        self._matching.wait_for([request], source, place)
         self.dispatcher.progress.look()
         self.dispatcher.failures.raise_if_ended("recv")  # its sender may have been interrupted meanwhile
         return -1 - (source << SOURCE_SHIFT | tag)
@@ -138,7 +138,7 @@ class Mail:
         d = self.dispatcher
         d.check_open(operation)
         one = self._find(operation, source, tag, waits=waits, takes=takes, look_within=look_within)
-        if not isinstance(one, Arrived):
+        if not isinstance(one, UnexpectedMessage):
             return one
         if not takes:
             return one.envelope
@@ -154,24 +154,24 @@ class Mail:
 
     def is_empty(self) -> bool:
         """Return whether nothing is awaited."""
-        return not (self._inbox.posted or self.outbox.waits or any(one.receive for one in self._inbox.coming))
+        return not (self._matching.posted or self.sends.waits or any(one.receive for one in self._matching.coming))
 
     def only_threads_wait(self) -> bool:
         """See `Listener`."""
-        with self._inbox.lock, self.native:
-            receives = [*self._inbox.posted, *(one.receive for one in self._inbox.coming if one.receive)]
-            return not self.outbox.waits and all(receive.is_awaited for receive in receives)
+        with self._matching.lock, self.native:
+            receives = [*self._matching.posted, *(one.receive for one in self._matching.coming if one.receive)]
+            return not self.sends.waits and all(receive.is_awaited for receive in receives)
 
     def is_waiting(self, *, is_ending: bool) -> bool:
         """Serve what has come; see `Listener`."""
         self._look()
-        if not is_ending or any(one.is_awaited for one in list(self._inbox.posted)):
+        if not is_ending or any(one.is_awaited for one in list(self._matching.posted)):
             self._fail_late()
-        if self._inbox.is_moving:
+        if self._matching.is_moving:
             self.native.wait(waiting.MOMENT_NS)
         else:
             time.sleep(waiting.SLICE)
-        return not is_ending or self.outbox.waits
+        return not is_ending or self.sends.waits
 
     def help(self, works: Sequence[Work[Any]], *, polls: bool, sleeps: bool) -> None:
         """Serve what has come in a thread that waits for one of these; see `Listener`."""
@@ -200,20 +200,20 @@ class Mail:
 
     def withdraw(self, *, all_of_them: bool) -> list[Site | None]:
         """Withdraw the receives, at the end; see `Listener`."""
-        with self._inbox.lock, self.native:
-            others = [receive for receive in self._inbox.posted if not receive.is_awaited]
+        with self._matching.lock, self.native:
+            others = [receive for receive in self._matching.posted if not receive.is_awaited]
             found = [receive for receive in others if all_of_them and receive.withdraw()]
-            self._inbox.posted = [receive for receive in self._inbox.posted if receive not in found]
+            self._matching.posted = [receive for receive in self._matching.posted if receive not in found]
         return [receive.site for receive in found]
 
     def drain(self) -> None:
         """Take in the messages that have come, though nobody waits for them."""
-        self._inbox.drain()
+        self._matching.drain()
 
     @property
     def served(self) -> int:
         """How often a receive has got a message, or a send its receipt."""
-        return self._inbox.served
+        return self._matching.served
 
     # --- how ----------------------------------------------------------------------------------------------------------
 
@@ -239,10 +239,10 @@ class Mail:
         worker.watch()
 
     def _look(self, waits_for: Work[Any] | None = None) -> None:
-        """Take what has come; see `Inbox.look`."""
-        with self._inbox.lock, self.native:
-            self._inbox.look(waits_for)
-            self.outbox.look()
+        """Take what has come; see `Matching.look`."""
+        with self._matching.lock, self.native:
+            self._matching.look(waits_for)
+            self.sends.look()
 
     def _look_within(self, works: Sequence[Work[Any]]) -> None:
         """Serve the receives within the node. A long message is left to the worker there, which is told so."""
@@ -272,11 +272,13 @@ class Mail:
             while True:
                 d.failures.raise_if_ended(operation)
                 self._look()
-                with self._inbox.lock, self.native:
-                    one = self._inbox.first(lambda sender, its_tag: source in (ANY, sender) and tag in (ANY, its_tag))
+                with self._matching.lock, self.native:
+                    one = self._matching.first(
+                        lambda sender, its_tag: source in (ANY, sender) and tag in (ANY, its_tag)
+                    )
                     if one is not None and takes:
-                        self._inbox.arrived.remove(one)
-                        self._inbox.take(one)
+                        self._matching.unexpected.remove(one)
+                        self._matching.take(one)
                 if one is not None:
                     return one
                 if look_within is not None and (found := look_within()) is not None:
@@ -296,7 +298,7 @@ class Mail:
     def _wait_for_any(self, looks_within: bool, is_late: bool) -> None:
         """Wait a moment for a message, in a thread that then looks again, also at messages within the node."""
         self.dispatcher.progress.drain()
-        if is_late and not self._inbox.is_moving:
+        if is_late and not self._matching.is_moving:
             time.sleep(waiting.NAP)
         else:
             self.native.wait(waiting.MOMENT_BETWEEN_NS if looks_within else waiting.MOMENT_NS)
@@ -310,11 +312,11 @@ class Mail:
             return
         self._checked_at = now
         d.progress.look()
-        with self._inbox.lock, self.native:
-            self._limits.look_at_lives([receive.source for receive in self._inbox.posted if receive.source != ANY])
-            late = [(one.operation, [one.source], NOTHING) for one in self._inbox.posted if now > one.deadline]
-            late += self.outbox.late(now)
-            coming = [(one.receive.operation, one) for one in self._inbox.coming if one.receive is not None]
+        with self._matching.lock, self.native:
+            self._limits.look_at_lives([receive.source for receive in self._matching.posted if receive.source != ANY])
+            late = [(one.operation, [one.source], NOTHING) for one in self._matching.posted if now > one.deadline]
+            late += self.sends.late(now)
+            coming = [(one.receive.operation, one) for one in self._matching.coming if one.receive is not None]
             late += [(name, [one.source], NOT_ALL) for name, one in coming if now > one.begun + d.timeout]
         if late and d.failures.ended is None:
             self._limits.timed_out(*late[0])
@@ -327,12 +329,12 @@ class Mail:
 
     def _give_up(self, error: ShmcollError) -> None:
         """Make all receives and synchronous sends fail."""
-        with self._inbox.lock, self.native:
-            works: list[Work[Any]] = [receive for receive in self._inbox.posted if receive.take()]
-            works += [one.receive for one in self._inbox.coming if one.receive is not None]
-            works += self.outbox.give_up()
-            self._inbox.posted.clear()
-            for one in self._inbox.coming:
+        with self._matching.lock, self.native:
+            works: list[Work[Any]] = [receive for receive in self._matching.posted if receive.take()]
+            works += [one.receive for one in self._matching.coming if one.receive is not None]
+            works += self.sends.give_up()
+            self._matching.posted.clear()
+            for one in self._matching.coming:
                 one.receive = None
         for work in works:
             work.settle(error)
@@ -340,17 +342,17 @@ class Mail:
     @property
     def uses_arrays(self) -> bool:
         """Whether MPI reads or writes the array of a call, which the program may free if the call is interrupted."""
-        return self.outbox.sends_arrays or self.native.receives_array
+        return self.sends.sends_arrays or self.native.receives_array
 
     def close(self) -> None:
         """Wait until what has been sent has left, as far as MPI moves it, and stop. In a group that has ended nobody
         waits for a message any more."""
         d = self.dispatcher
         if d.failures.ended is None:
-            self._inbox.sender.finish(d.progress.drain)
-        with self._inbox.lock:
-            left = self._inbox.sender.abandoned()
-            for one in self._inbox.coming:
+            self._matching.pending_sends.finish(d.progress.drain)
+        with self._matching.lock:
+            left = self._matching.pending_sends.abandoned()
+            for one in self._matching.coming:
                 d.progress.abandon([(request, True) for request in one.requests], one)
         self.native.shut()
         if (payload := self.native.take_payload()) is not None:

@@ -1,6 +1,6 @@
 """The memory of a group's native messages between nodes, and what Python does with it.
 
-`mail_words.py` has the protocol.
+`message_words.py` has the protocol.
 """
 
 import ctypes
@@ -14,8 +14,8 @@ import numpy as np
 
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.native.entry import FAST
-from shmcoll.nodes.arrived import Head
-from shmcoll.nodes.native import mail_words as m
+from shmcoll.nodes.native import message_words as m
+from shmcoll.nodes.unexpected import Head
 from shmcoll.nodes.wire import MESSAGE, PAYLOAD, READY
 
 if TYPE_CHECKING:
@@ -39,11 +39,11 @@ class LeftSend:
     peer: int
 
 
-class MailState:
+class MessageState:
     """Keeps native code out of the messages of a group, as a context manager of the thread that has the lock of these.
 
     take_over: called when native code is out. is_awaited: returns whether receives are posted or messages wait; called
-    when Python lets native code in again. has_ended: returns whether the group has. wait: `mail_receives.wait_far`.
+    when Python lets native code in again. has_ended: returns whether the group has. wait: `message_receives.wait_far`.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class MailState:
         self.can_wait = FAST and not channel.wire.survives
         self._depth = 0  # how often that thread has entered
         self._is_shut = False
-        self.words = np.zeros(m.MAIL_WORDS, np.int64)
+        self.words = np.zeros(m.MESSAGE_WORDS, np.int64)
         self._words = self.words.data
         self._world_ranks = np.array(channel.ranks, np.int64)
         wire = channel.wire

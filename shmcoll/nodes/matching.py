@@ -1,11 +1,11 @@
-"""What has come from ranks of other nodes, and the receives that are posted for it: which message each of them gets.
+"""Unexpected messages of ranks of other nodes, and posted receives: which message each receive gets.
 
-Each head is compared with the posted receives in their order, and each new receive with the messages that have come, in
+Each head is compared with the posted receives in their order, and each new receive with the unexpected messages, in
 their order. So two messages of one rank never overtake each other. The bytes that follow a head are received when it is
 read: into the array of the receive that gets the message, or into a new one, where the message stays until a receive
 takes it.
 
-All lists here are of the thread that has `lock` and keeps native code out (`native/mail_state.py`).
+All lists here are of the thread that has `lock` and keeps native code out (`native/message_state.py`).
 """
 
 import contextlib
@@ -22,10 +22,10 @@ from shmcoll.engine.layout import ANY
 from shmcoll.engine.messages.ring_buffers import SOURCE_SHIFT
 from shmcoll.errors import ShmcollError
 from shmcoll.nodes import waiting
-from shmcoll.nodes.arrived import Arrived
-from shmcoll.nodes.mail_limits import NOT_ALL, Limits
-from shmcoll.nodes.native.mail_state import LeftSend, MailState
-from shmcoll.nodes.sender import Sender
+from shmcoll.nodes.message_limits import NOT_ALL, Limits
+from shmcoll.nodes.native.message_state import LeftSend, MessageState
+from shmcoll.nodes.pending_sends import PendingSends
+from shmcoll.nodes.unexpected import UnexpectedMessage
 from shmcoll.nodes.wire import MESSAGE, PAYLOAD, READY, RECEIPT, Pending, as_bytes, at_address
 from shmcoll.runtime.posted_receive import PostedReceive
 from shmcoll.runtime.work import Work
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _WORD = 8
 
 
-class Inbox:
+class Matching:
     """The messages from other nodes to one rank of a group."""
 
     def __init__(self, dispatcher: "NodesDispatcher", limits: Limits):
@@ -44,20 +44,20 @@ class Inbox:
         self.lock = threading.RLock()  # apart from `native`, so that an interrupt cannot leave it locked
         self.served = 0  # how often a receive has got a message, or a send its receipt
         self.posted: list[PostedReceive] = []
-        self.arrived: list[Arrived] = []  # that no receive has got, in the order of their heads
-        self.coming: list[Arrived] = []  # whose bytes are on their way
+        self.unexpected: list[UnexpectedMessage] = []  # that no receive has got, in the order of their heads
+        self.coming: list[UnexpectedMessage] = []  # whose bytes are on their way
         self._waits_for: Work[Any] | None = None  # the thread that looks stays until this receive has its message
         self._taken: dict[int, int] = {}  # by source, when a message of it was taken last
         d, failures = dispatcher, dispatcher.failures
-        self.native = MailState(
+        self.native = MessageState(
             d.channel,
             d.progress.polls,
             self._take_over,
-            lambda: bool(self.posted or self.arrived),
+            lambda: bool(self.posted or self.unexpected),
             lambda: failures.ended is not None,
             d.agreement.state.function("wait_far"),
         )
-        self.sender = Sender(d.channel.wire, self.lock, self.native, failures.name)
+        self.pending_sends = PendingSends(d.channel.wire, self.lock, self.native, failures.name)
 
     def look(self, waits_for: Work[Any] | None = None) -> None:
         """Take what has come, and forget receives that have been withdrawn. waits_for: the receive that this thread
@@ -92,22 +92,22 @@ class Inbox:
         moving = (one for one in self.coming if one.receive is not None)
         return any(now < one.begun + waiting.AWAKE + one.bytes / waiting.SLOWEST for one in moving)
 
-    def first(self, fits: Callable[[int, int], bool]) -> Arrived | None:
+    def first(self, fits: Callable[[int, int], bool]) -> UnexpectedMessage | None:
         """Return the message that a new receive gets: the first one that fits of the source served longest ago."""
-        found: dict[int, Arrived] = {}
-        for one in self.arrived:
+        found: dict[int, UnexpectedMessage] = {}
+        for one in self.unexpected:
             if one.source not in found and fits(one.source, one.tag):
                 found[one.source] = one
         return min(found.values(), key=lambda one: self._taken.get(one.source, 0), default=None)
 
-    def take(self, one: Arrived) -> None:
+    def take(self, one: UnexpectedMessage) -> None:
         """Tell the sender that its message has been taken, if it waits for that."""
         self.served += 1
         self._taken[one.source] = self.served
         if one.wants_receipt:
             self._answer(one.number, one.source, RECEIPT)
 
-    def give(self, one: Arrived, receive: PostedReceive) -> None:
+    def give(self, one: UnexpectedMessage, receive: PostedReceive) -> None:
         """Have a receive take a message that its source and tag fit. If its array does not, the receive fails, and the
         message stays."""
         wrong = self._misfit(one, receive)
@@ -118,7 +118,7 @@ class Inbox:
         if wrong is not None:
             receive.settle(wrong)
             return
-        self.arrived.remove(one)
+        self.unexpected.remove(one)
         self.take(one)
         if not one.is_whole and one.target is None:
             self._begin_bytes(one, receive.place, is_awaited=receive is self._waits_for)
@@ -197,21 +197,21 @@ class Inbox:
             copied = at_address(left.address, left.unsent).copy()
             left.requests += d.channel.wire.isend(copied, left.peer, d.channel.tag(PAYLOAD))
             self.native.prepare_for(left.unsent)
-        self.sender.add(left.requests, (left.memory, copied), 0 if left.unsent else left.address)
+        self.pending_sends.add(left.requests, (left.memory, copied), 0 if left.unsent else left.address)
 
     def _read_head(self, world: int, data: np.ndarray) -> None:
         """Take in the message of a rank of the job that begins with a head."""
-        one = Arrived(self._dispatcher.channel.ranks.index(world), data)
-        self.arrived.append(one)
+        one = UnexpectedMessage(self._dispatcher.channel.ranks.index(world), data)
+        self.unexpected.append(one)
         for receive in list(self.posted):
             if receive.fits(one.source, one.tag):
                 self.give(one, receive)
-                if one not in self.arrived:
+                if one not in self.unexpected:
                     return
         if not one.is_whole:
             self._begin_bytes(one, None)
 
-    def _begin_bytes(self, one: Arrived, place: np.ndarray | None, *, is_awaited: bool = False) -> None:
+    def _begin_bytes(self, one: UnexpectedMessage, place: np.ndarray | None, *, is_awaited: bool = False) -> None:
         """Begin to receive the bytes that follow a head. is_awaited: whether a thread does nothing but wait for them; a
         sender that asks, and has not sent them yet, is told so."""
         channel = self._dispatcher.channel
@@ -227,9 +227,9 @@ class Inbox:
         """Send a number back to the sender of a message."""
         pending = Pending(self._dispatcher.channel)
         pending.send(np.array([number], np.int64).view(np.uint8), dest, kind)
-        self.sender.add(pending.requests)
+        self.pending_sends.add(pending.requests)
 
-    def _misfit(self, one: Arrived, receive: PostedReceive) -> Exception | None:
+    def _misfit(self, one: UnexpectedMessage, receive: PostedReceive) -> Exception | None:
         name, place = self._dispatcher.failures.name, receive.place
         where = f"{receive.operation} on rank {name}: the message of rank {one.source} with tag {one.tag}"
         if receive.operation == "recv_object":
@@ -244,7 +244,7 @@ class Inbox:
             return ValueError(f"{where} has {one.count} elements, out has room for {place.size}")
         return None
 
-    def _complete(self, one: Arrived, receive: PostedReceive) -> None:
+    def _complete(self, one: UnexpectedMessage, receive: PostedReceive) -> None:
         """Make the result of a receive whose message has come."""
         if one.is_object:
             array = one.memory if one.memory.ctypes.data % _WORD == 0 else one.memory.copy()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from shmcoll.nodes.wire import Wire
 
 
-class Sender:
+class PendingSends:
     """The sends of a group that have not left. lock: of its messages; it is held when `add` is called. native: what
     keeps native code out of them. name: of the rank."""
 

@@ -1,4 +1,4 @@
-"""A message of another node: what its head says, and its bytes. `native/mail_words.py` has the format."""
+"""A message of another node: what its head says, and its bytes. `native/message_words.py` has the format."""
 
 import math
 from typing import Any
@@ -11,7 +11,7 @@ from shmcoll.engine.kernels.dtypes import BY_CODE
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.messages.foreign_arrays import described
 from shmcoll.engine.messages.ring_buffers import FOREIGN_TYPE
-from shmcoll.nodes.native.mail_words import (
+from shmcoll.nodes.native.message_words import (
     CODE_SHIFT,
     DIMENSIONS_SHIFT,
     INLINE_BYTES,
@@ -76,7 +76,7 @@ class Head:
         return self.number != 0
 
 
-class Arrived(Head):
+class UnexpectedMessage(Head):
     """A message whose head has come from a rank. data: the message of MPI with the head."""
 
     def __init__(self, source: int, data: np.ndarray):

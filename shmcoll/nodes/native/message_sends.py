@@ -1,4 +1,4 @@
-"""Send a message to a rank of another node, in native code; `mail_words.py` has the protocol.
+"""Send a message to a rank of another node, in native code; `message_words.py` has the protocol.
 
 A send copies a short message into OUTGOING, begins to send that, and tests it for a short time. For a long one it sends
 the head, and asks whether the receiver is READY. If that is so, it sends the bytes from where they are. If not, it
@@ -19,46 +19,46 @@ from shmcoll.engine.messages.ring_buffers import WHOLE
 from shmcoll.engine.messages.send import BESIDE
 from shmcoll.engine.native import cpython as py
 from shmcoll.nodes import waiting
-from shmcoll.nodes.native import mail_words as m
-from shmcoll.nodes.native.mail_requests import ALWAYS, COMPLETE, GIVEN_UP, NO_ROOM, UNTIL_SHUT, begin, probe, tested
-from shmcoll.nodes.native.mail_words import head_bytes, peer_of
+from shmcoll.nodes.native import message_words as m
+from shmcoll.nodes.native.message_requests import ALWAYS, COMPLETE, GIVEN_UP, NO_ROOM, UNTIL_SHUT, begin, probe, tested
+from shmcoll.nodes.native.message_words import head_bytes, peer_of
 from shmcoll.nodes.native.messages import LONGEST
 
 
-def send_far(mail, ctx, rank):
+def send_far(words, ctx, rank):
     """Send the message in the context to a rank of another node. Return OK; NEEDS_PYTHON, and nothing has been sent;
     UNDER_WAY if Python has to look after the rest; or UNREADABLE, with FAILED_STATUS. A send that is BESIDE something
     else does not ask: it returns as soon as the bytes have been copied."""
     x = ctx + c.X
-    length, source, peer = peek(x + c.BYTES), peek(x + c.DATA), peer_of(mail, rank)
+    length, source, peer = peek(x + c.BYTES), peek(x + c.DATA), peer_of(words, rank)
     head = head_bytes(peek(x + c.DIMENSIONS), length)
     asks = waiting.ASKING_BYTES <= length <= LONGEST and peek(ctx + c.SEND_MEMORY) != BESIDE
-    if peek(mail + m.CLOSED) == m.SHUT or peek(mail + m.SENDING) != m.FREE:
+    if peek(words + m.CLOSED) == m.SHUT or peek(words + m.SENDING) != m.FREE:
         return c.NEEDS_PYTHON
-    if not asks and head + length > peek(mail + m.OUTGOING_BYTES):
+    if not asks and head + length > peek(words + m.OUTGOING_BYTES):
         return c.NEEDS_PYTHON
-    write_head(mail, ctx, head, length, asks)
-    poke(mail + m.SENDING, m.RUNNING)
-    poke(mail + m.SENT_FROM, 0)
-    poke(mail + m.SENT_BYTES, length)
-    poke(mail + m.SENT_TO, peer)
+    write_head(words, ctx, head, length, asks)
+    poke(words + m.SENDING, m.RUNNING)
+    poke(words + m.SENT_FROM, 0)
+    poke(words + m.SENT_BYTES, length)
+    poke(words + m.SENT_TO, peer)
     thread = py.release_gil()
-    found = send_whole(mail, peer, head, source, length)
+    found = send_whole(words, peer, head, source, length)
     if found == COMPLETE and length > m.INLINE_BYTES:
-        found = send_payload(mail, peer, head, source, length, asks)
+        found = send_payload(words, peer, head, source, length, asks)
     if found == COMPLETE:
-        found = tested(mail, m.SENT, m.SENT_FLAG, m.SENT_STATUS, clock() + waiting.ATTEMPT_NS + length, ALWAYS)
+        found = tested(words, m.SENT, m.SENT_FLAG, m.SENT_STATUS, clock() + waiting.ATTEMPT_NS + length, ALWAYS)
     py.take_gil(thread)
-    poke(mail + m.SENDING, m.LEFT if found == GIVEN_UP else m.UNSENT if found == NO_ROOM else m.FREE)
+    poke(words + m.SENDING, m.LEFT if found == GIVEN_UP else m.UNSENT if found == NO_ROOM else m.FREE)
     if found < 0:
-        poke(mail + m.FAILED_STATUS, -found)
+        poke(words + m.FAILED_STATUS, -found)
         return c.UNREADABLE
     return c.OK if found == COMPLETE else c.UNDER_WAY
 
 
-def write_head(mail, ctx, size, length, asks):
+def write_head(words, ctx, size, length, asks):
     """Write the head of the message in the context into OUTGOING."""
-    head, dimensions, dims = peek(mail + m.OUTGOING), peek(ctx + c.X + c.DIMENSIONS), peek(ctx + c.X + c.DIMS)
+    head, dimensions, dims = peek(words + m.OUTGOING), peek(ctx + c.X + c.DIMENSIONS), peek(ctx + c.X + c.DIMS)
     code = m.OBJECT_CODE if peek(ctx + c.FORM) == WHOLE else peek(ctx + c.X + c.DTYPE)
     kind = peek(ctx + c.ARGUMENT_2) | code << m.CODE_SHIFT | dimensions << m.DIMENSIONS_SHIFT
     poke(head + m.KIND, kind)
@@ -66,59 +66,62 @@ def write_head(mail, ctx, size, length, asks):
     for i in range(dimensions):
         poke(head + m.SHAPE + i * WORD, peek(dims + i * WORD))
     if length > m.INLINE_BYTES:
-        asked = peek(mail + m.ASKED) + 1 if asks else 0
+        asked = peek(words + m.ASKED) + 1 if asks else 0
         if asks:
-            poke(mail + m.ASKED, asked)
+            poke(words + m.ASKED, asked)
         poke(head + size - WORD, asked)
 
 
-def send_whole(mail, peer, head, source, length):
+def send_whole(words, peer, head, source, length):
     """Begin to send the head in OUTGOING, with the bytes if these are few. Return COMPLETE or minus MPI's error."""
-    outgoing = peek(mail + m.OUTGOING)
+    outgoing = peek(words + m.OUTGOING)
     if length <= m.INLINE_BYTES:
         copy(outgoing + head, source, length)
         head += length
-    failed = begin(mail, m.ISEND, outgoing, head, peer, m.MESSAGE_TAG, m.SENT)
+    failed = begin(words, m.ISEND, outgoing, head, peer, m.MESSAGE_TAG, m.SENT)
     return failed if failed else COMPLETE
 
 
-def send_payload(mail, peer, head, source, length, asks):
+def send_payload(words, peer, head, source, length, asks):
     """Send the bytes that follow a head. Return COMPLETE, GIVEN_UP, NO_ROOM or minus MPI's error."""
-    address, room, how = peek(mail + m.OUTGOING) + head, peek(mail + m.OUTGOING_BYTES) - head, ALWAYS
-    is_ready = awaited(mail, peer, clock() + waiting.ASKING_NS + length // waiting.BYTES_A_NS) if asks else GIVEN_UP
+    address, room, how = peek(words + m.OUTGOING) + head, peek(words + m.OUTGOING_BYTES) - head, ALWAYS
+    is_ready = awaited(words, peer, clock() + waiting.ASKING_NS + length // waiting.BYTES_A_NS) if asks else GIVEN_UP
     if is_ready < 0:
         return is_ready
     if is_ready == COMPLETE:
         address, how = source, UNTIL_SHUT
-        poke(mail + m.SENT_FROM, source)
+        poke(words + m.SENT_FROM, source)
     elif length <= room:
         copy(address, source, length)
     else:
-        poke(mail + m.SENT_FROM, source)
+        poke(words + m.SENT_FROM, source)
         return NO_ROOM
-    failed = begin(mail, m.ISEND, address, length, peer, m.PAYLOAD_TAG, m.SENT_PAYLOAD)
+    failed = begin(words, m.ISEND, address, length, peer, m.PAYLOAD_TAG, m.SENT_PAYLOAD)
     if failed:
         return failed
-    return tested(mail, m.SENT_PAYLOAD, m.SENT_FLAG, m.SENT_STATUS, clock() + waiting.ATTEMPT_NS + length, how)
+    return tested(words, m.SENT_PAYLOAD, m.SENT_FLAG, m.SENT_STATUS, clock() + waiting.ATTEMPT_NS + length, how)
 
 
-def awaited(mail, peer, limit):
+def awaited(words, peer, limit):
     """Wait for the READY that has been asked for. Return COMPLETE, GIVEN_UP or minus MPI's error."""
-    turn, polls = 0, peek(mail + m.POLLS)
+    turn, polls = 0, peek(words + m.POLLS)
     while True:
-        found = probe(mail, peer, m.READY_TAG, m.SENT_FLAG, m.SENT_STATUS)
+        found = probe(words, peer, m.READY_TAG, m.SENT_FLAG, m.SENT_STATUS)
         if found == COMPLETE:
-            found = begin(mail, m.IRECV, mail + m.GIVEN_READY, WORD, peer, m.READY_TAG, m.GIVEN_REQUEST)
+            found = begin(words, m.IRECV, words + m.GIVEN_READY, WORD, peer, m.READY_TAG, m.GIVEN_REQUEST)
             if found == 0:
-                found = tested(mail, m.GIVEN_REQUEST, m.SENT_FLAG, m.SENT_STATUS, clock() + waiting.LEAVE_NS, ALWAYS)
-            if found != COMPLETE or peek(mail + m.GIVEN_READY) == peek(mail + m.ASKED):
+                found = tested(words, m.GIVEN_REQUEST, m.SENT_FLAG, m.SENT_STATUS, clock() + waiting.LEAVE_NS, ALWAYS)
+            if found != COMPLETE or peek(words + m.GIVEN_READY) == peek(words + m.ASKED):
                 return found
         if found < 0:
             return found
         turn += 1
-        if peek(mail + m.CLOSED) == m.SHUT or (turn % waiting.CLOCK_EVERY == 0 and clock() > limit):
+        if peek(words + m.CLOSED) == m.SHUT or (turn % waiting.CLOCK_EVERY == 0 and clock() > limit):
             return GIVEN_UP
-        if turn % 4 == 0 and probe(mail, peek(mail + m.ANYBODY), m.MESSAGE_TAG, m.SENT_FLAG, m.SENT_STATUS) != GIVEN_UP:
+        if (
+            turn % 4 == 0
+            and probe(words, peek(words + m.ANYBODY), m.MESSAGE_TAG, m.SENT_FLAG, m.SENT_STATUS) != GIVEN_UP
+        ):
             return GIVEN_UP
         if turn > polls:
             yield_core()

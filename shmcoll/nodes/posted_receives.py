@@ -1,7 +1,7 @@
 """Posted receives of a group over nodes. A receive is in the list of the way that its message comes on.
 
     from a rank of this node      the list of the group for messages within the node (`within.py`)
-    from a rank of another node   the list of `inbox.py`
+    from a rank of another node   the list of `matching.py`
     from ANY                      both: it is a receive in the latter, and has a half in the former
 
 The fate of a receive from ANY is decided once, as that of every other (`runtime/posted_receive.py`), in one dict that
@@ -23,18 +23,18 @@ from shmcoll.engine.messages.ring_buffers import SOURCE_SHIFT
 from shmcoll.runtime.posted_receive import Finish, PostedReceive
 
 if TYPE_CHECKING:
+    from shmcoll.nodes.far_messages import FarMessages
     from shmcoll.nodes.interfaces import NodesDispatcher
-    from shmcoll.nodes.mail import Mail
 
 _FATE, _HERE = "is", "taken within the node"
 
 
-class Posted:
+class PostedReceives:
     """The posted receives as `calls/` know them. They are never empty, so `calls/` post each receive."""
 
-    def __init__(self, dispatcher: "NodesDispatcher", mail: "Mail"):
+    def __init__(self, dispatcher: "NodesDispatcher", far: "FarMessages"):
         self._dispatcher = dispatcher
-        self._mail = mail
+        self._far = far
 
     def is_empty(self) -> bool:
         return False
@@ -57,9 +57,9 @@ class Posted:
         try:
             d.check_open(receives[0].operation)
             d.failures.raise_if_ended(receives[0].operation)
-            by_mail = [one for one in receives if one._worker is d.worker]
-            if by_mail:
-                self._mail.enter(by_mail)
+            by_mpi = [one for one in receives if one._worker is d.worker]
+            if by_mpi:
+                self._far.enter(by_mpi)
             halves = [one.half if isinstance(one, ReceiveFromAny) else one for one in receives]
             within = [one for one in halves if one._worker is not d.worker and not one.is_withdrawn]
             if within:
@@ -78,7 +78,7 @@ class Posted:
         """Return whether a posted receive fits a message."""
         index = self._dispatcher.index_here(source)
         if index is None:
-            return self._mail.wants(source, tag)
+            return self._far.wants(source, tag)
         return self._dispatcher.within._dispatcher.posted.wants(index, tag)
 
 
@@ -145,4 +145,4 @@ def _renumbered(finish: Finish, ranks: tuple[int, ...]) -> Finish:
     return finish_here
 
 
-__all__ = ["Posted", "ReceiveFromAny"]
+__all__ = ["PostedReceives", "ReceiveFromAny"]
