@@ -9,8 +9,8 @@ JOB = """
     from shmcoll.engine import layout
 
     def kill_asleep(group):
-        # while this rank sleeps in a call
-        while not group.arena.load(group.mailbox(2) + layout.PARKED):
+        # while this rank and rank 1, which tells the line, sleep in their calls
+        while not all(group.arena.load(group.mailbox(rank) + layout.PARKED) for rank in (1, 2)):
             time.sleep(0.001)
         os.kill(os.getpid(), signal.SIGKILL)
 
