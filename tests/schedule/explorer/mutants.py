@@ -334,7 +334,7 @@ MUTANTS = {
         "await_all",
         "range(1, peek(ctx + c.SIZE))",
         "range(1, peek(ctx + c.SIZE) - 1)",
-        "broadcast, 3 ranks",
+        "ordered reduce_scatter, 3 ranks",
         sampled=True,
     ),
     "shapes that differ go unseen beside a rank without an array": Mutant(

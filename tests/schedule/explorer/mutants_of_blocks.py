@@ -82,6 +82,13 @@ MUTANTS_OF_BLOCKS = {
     for bug, (function, old, new, scenarios) in BUGS.items()
     for scenario in scenarios
 } | {
+    "a sender forgets its last reader": Mutant(
+        MOVER + "await_readers",
+        "range(1, peek(ctx + c.SIZE))",
+        "range(1, peek(ctx + c.SIZE) - 1)",
+        "broadcast, 3 ranks",
+        sampled=True,
+    ),
     "a reader does not look whether the root has left": Mutant(
         MOVER + "move_blocks",
         "has_ended(ctx)",
