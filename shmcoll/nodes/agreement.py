@@ -23,10 +23,10 @@ from shmcoll.engine.protocol.sync import SEED, mix
 from shmcoll.engine.system.text import beginning, to_text
 from shmcoll.engine.system.tracebacks import is_ours
 from shmcoll.errors import CollectiveMismatch
-from shmcoll.nodes.native.layout import PARTLY_UNLIKE
-from shmcoll.nodes.native.state import OpeningState
-from shmcoll.nodes.progress import Wait
-from shmcoll.nodes.wire import table_at
+from shmcoll.nodes.algorithms.state import OpeningState
+from shmcoll.nodes.mpi.progress import Wait
+from shmcoll.nodes.mpi.wire import table_at
+from shmcoll.nodes.opening.layout import PARTLY_UNLIKE
 
 if TYPE_CHECKING:
     from shmcoll.nodes.interfaces import NodesDispatcher

@@ -34,24 +34,25 @@ from shmcoll.engine.memory.node_words import CallRecorder
 from shmcoll.engine.native import entry, tables
 from shmcoll.engine.system.switches import is_on
 from shmcoll.errors import CallNotAllowed, InternalError, RankFailed, ShmcollError
-from shmcoll.nodes import halos, waiting
 from shmcoll.nodes.agreement import Agreement
-from shmcoll.nodes.failures import Failures
-from shmcoll.nodes.far_messages import FarMessages
-from shmcoll.nodes.native.collectives import FUNCTIONS
-from shmcoll.nodes.native.layout import WIDE_KERNEL
-from shmcoll.nodes.native.message_entries import ELSEWHERE, MESSAGES, make_callable
-from shmcoll.nodes.posted_receives import PostedReceives
-from shmcoll.nodes.staging import FORMS
+from shmcoll.nodes.algorithms import halos
+from shmcoll.nodes.algorithms.collectives import FUNCTIONS
+from shmcoll.nodes.algorithms.staging import FORMS
+from shmcoll.nodes.mpi import waiting
+from shmcoll.nodes.mpi.failures import Failures
+from shmcoll.nodes.opening.layout import WIDE_KERNEL
+from shmcoll.nodes.point_to_point.far_messages import FarMessages
+from shmcoll.nodes.point_to_point.message_entries import ELSEWHERE, MESSAGES, make_callable
+from shmcoll.nodes.point_to_point.posted_receives import PostedReceives
 from shmcoll.runtime.async_worker import AsyncWorker
 from shmcoll.runtime.dispatcher import Calls
 
 if TYPE_CHECKING:
     from shmcoll.communicator import Communicator
-    from shmcoll.nodes.progress import Progress
-    from shmcoll.nodes.topology import Topology
-    from shmcoll.nodes.wire import Channel, Pending
-    from shmcoll.nodes.within import Within
+    from shmcoll.nodes.mpi.progress import Progress
+    from shmcoll.nodes.mpi.topology import Topology
+    from shmcoll.nodes.mpi.wire import Channel, Pending
+    from shmcoll.nodes.point_to_point.within import Within
 
 
 class NodesGroup:

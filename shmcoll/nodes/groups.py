@@ -16,8 +16,8 @@ import numpy as np
 from shmcoll.calls import arguments as given
 from shmcoll.engine.memory.node_words import SUBGROUP
 from shmcoll.errors import CallNotAllowed, CollectiveMismatch
-from shmcoll.nodes import wire
-from shmcoll.nodes.wire import Pending, as_bytes
+from shmcoll.nodes.mpi import wire
+from shmcoll.nodes.mpi.wire import Pending, as_bytes
 from shmcoll.runtime.group_directory import identity
 
 if TYPE_CHECKING:

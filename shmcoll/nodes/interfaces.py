@@ -7,11 +7,11 @@ import numpy as np
 from shmcoll.communicator import Communicator
 from shmcoll.engine.kernels.dtypes import DType
 from shmcoll.engine.memory.node_words import CallRecorder
-from shmcoll.nodes.failures import Failures
-from shmcoll.nodes.progress import Progress
-from shmcoll.nodes.topology import Topology
-from shmcoll.nodes.wire import Channel, Pending
-from shmcoll.nodes.within import Within
+from shmcoll.nodes.mpi.failures import Failures
+from shmcoll.nodes.mpi.progress import Progress
+from shmcoll.nodes.mpi.topology import Topology
+from shmcoll.nodes.mpi.wire import Channel, Pending
+from shmcoll.nodes.point_to_point.within import Within
 from shmcoll.runtime.async_worker import AsyncWorker
 from shmcoll.runtime.local_rank import LocalRank
 

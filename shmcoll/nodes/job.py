@@ -16,17 +16,17 @@ from shmcoll.errors import RankFailed, ShmcollError
 from shmcoll.nodes.communicator import NodesCommunicator
 from shmcoll.nodes.dispatcher import NodesDispatcher
 from shmcoll.nodes.group_watch import OfNodes
-from shmcoll.nodes.progress import not_made
-from shmcoll.nodes.wire import Channel
-from shmcoll.nodes.within import maker
+from shmcoll.nodes.mpi.progress import not_made
+from shmcoll.nodes.mpi.wire import Channel
+from shmcoll.nodes.point_to_point.within import maker
 from shmcoll.runtime import uncaught
 from shmcoll.runtime.group_directory import identity
 from shmcoll.runtime.group_search import OfParent, Watch
 
 if TYPE_CHECKING:
-    from shmcoll.nodes.progress import Progress
-    from shmcoll.nodes.topology import Topology
-    from shmcoll.nodes.wire import Wire
+    from shmcoll.nodes.mpi.progress import Progress
+    from shmcoll.nodes.mpi.topology import Topology
+    from shmcoll.nodes.mpi.wire import Wire
 
 _WORLD = 1  # the number of the group of all ranks
 

@@ -33,7 +33,7 @@ from shmcoll.engine.messages.recv import DATA
 from shmcoll.engine.messages.ring_buffers import ARRAY, SEGMENTS, WHOLE
 from shmcoll.engine.messages.send import BEGIN, BESIDE
 from shmcoll.errors import CallNotAllowed
-from shmcoll.nodes.within import Within
+from shmcoll.nodes.point_to_point.within import Within
 from shmcoll.runtime.work import Work
 
 

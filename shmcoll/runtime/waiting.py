@@ -1,5 +1,5 @@
 """How waits in Python poll, nap and look around: all their numbers, and their limit. Native code has its own, in
-`engine/protocol/wait.py`; waits between nodes have theirs, in `nodes/waiting.py`. Times are in seconds.
+`engine/protocol/wait.py`; waits between nodes have theirs, in `nodes/mpi/waiting.py`. Times are in seconds.
 
 A limit follows the rules of native code. Time in which this process was stopped does not count, and the limit begins
 anew while a rank of the job compiles.

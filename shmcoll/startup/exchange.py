@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from shmcoll.errors import ShmcollError
-from shmcoll.nodes import mpi_end
+from shmcoll.nodes.mpi import mpi_end
 
 _AWAKE = 5e-3  # seconds before a rank sleeps between two looks
 _NAP = 5e-4  # seconds

@@ -39,11 +39,11 @@ from shmcoll.engine.system.cores import usable_cores
 from shmcoll.engine.system.handlers import reraise_of_handler
 from shmcoll.engine.system.text import read_text
 from shmcoll.errors import CallNotAllowed, ShmcollError
-from shmcoll.nodes import watcher
 from shmcoll.nodes.job import Job
-from shmcoll.nodes.progress import Progress
-from shmcoll.nodes.topology import Topology, group_by_key, node_names
-from shmcoll.nodes.wire import Wire, check_thread_level, import_mpi
+from shmcoll.nodes.mpi import watcher
+from shmcoll.nodes.mpi.progress import Progress
+from shmcoll.nodes.mpi.topology import Topology, group_by_key, node_names
+from shmcoll.nodes.mpi.wire import Wire, check_thread_level, import_mpi
 from shmcoll.runtime.local_rank import LocalRank
 from shmcoll.startup import foreign_end, rank_process, rendezvous
 from shmcoll.startup.exchange import Exchange

@@ -51,7 +51,7 @@ def functions_of(name: str) -> Functions:
     if name == "array_allocator":
         return allocator_functions()
     if name == "calls_over_nodes":
-        from shmcoll.nodes.native import collectives  # a job on one machine imports nothing of `nodes/`
+        from shmcoll.nodes.algorithms import collectives  # a job on one machine imports nothing of `nodes/`
 
         return collectives.functions()
     return kernel_functions(*kernels()[name])

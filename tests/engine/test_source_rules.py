@@ -387,7 +387,7 @@ def test_shared_words_are_published_in_one_file() -> None:
 CATCH_ALL = {
     "shmcoll.communicator.object_reductions": "kept, and raised when all ranks know of it",
     "shmcoll.engine.kernels.kernels": "compiled: no handler runs in it",
-    "shmcoll.nodes.watcher_process": "a process without handlers",
+    "shmcoll.nodes.mpi.watcher_process": "a process without handlers",
     "shmcoll.runner.answers": "about an exception that has come first",
     "shmcoll.runner.outgoing": "about an exception that has come first",
     "shmcoll.runner.protocol": "about an exception that has come first",

@@ -13,7 +13,7 @@ import numpy as np
 
 import shmcoll
 from shmcoll.engine.layout import WORD
-from shmcoll.nodes.native.layout import TABLES
+from shmcoll.nodes.opening.layout import TABLES
 from tests.nodes.short_calls_job import Counted, Subclass, refuse_to_send
 
 Arrays = list[np.ndarray]

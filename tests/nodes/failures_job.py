@@ -19,8 +19,8 @@ import numpy as np
 
 import shmcoll
 from shmcoll.engine.kernels.dtypes import BY_NUMPY
-from shmcoll.nodes import unexpected
-from shmcoll.nodes.wire import MESSAGE, PAYLOAD, READY
+from shmcoll.nodes.mpi.wire import MESSAGE, PAYLOAD, READY
+from shmcoll.nodes.point_to_point import unexpected
 from tests.support.waiting import until
 
 CULPRIT = 3

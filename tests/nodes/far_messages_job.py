@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from shmcoll.engine.kernels.dtypes import BY_NUMPY
-from shmcoll.nodes import unexpected
-from shmcoll.nodes.native.message_state import MOST_OUTGOING
-from shmcoll.nodes.native.message_words import INLINE_BYTES
-from shmcoll.nodes.waiting import ASKING_BYTES
-from shmcoll.nodes.wire import MESSAGE, PAYLOAD, READY
+from shmcoll.nodes.mpi.waiting import ASKING_BYTES
+from shmcoll.nodes.mpi.wire import MESSAGE, PAYLOAD, READY
+from shmcoll.nodes.point_to_point import unexpected
+from shmcoll.nodes.point_to_point.message_state import MOST_OUTGOING
+from shmcoll.nodes.point_to_point.message_words import INLINE_BYTES
 from tests.nodes.messages_job import near_and_far, raised, run
 from tests.support.threaded import CALLS, WAITS, X, in_thread, take_all
 

@@ -13,8 +13,8 @@ import numpy as np
 
 import shmcoll
 from shmcoll.engine.layout import WORD
-from shmcoll.nodes.native import memory
-from shmcoll.nodes.native.layout import DATA_TAG, ISEND, MOST_ROW
+from shmcoll.nodes.algorithms import memory
+from shmcoll.nodes.opening.layout import DATA_TAG, ISEND, MOST_ROW
 
 Arrays = list[np.ndarray]
 

@@ -5,7 +5,7 @@ import pytest
 
 from shmcoll.engine import layout
 from shmcoll.engine.layout import COUNT_UNIT, ELEMENT_TYPE, SOURCE_SIZE, TABLE_SIZES, WORD
-from shmcoll.nodes.native import count_rows
+from shmcoll.nodes.algorithms import count_rows
 from tests.nodes import started
 
 

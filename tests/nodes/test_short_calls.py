@@ -5,8 +5,8 @@ import pytest
 
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import HEADER_BYTES, WORD
-from shmcoll.nodes.native import fingerprint, opening
-from shmcoll.nodes.native.layout import CALLED, STATE, STATE_WORDS
+from shmcoll.nodes.opening import fingerprint, opening
+from shmcoll.nodes.opening.layout import CALLED, STATE, STATE_WORDS
 from tests.nodes import started
 
 

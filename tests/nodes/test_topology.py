@@ -1,6 +1,6 @@
 """Which ranks are on which node: the tables that every algorithm goes through."""
 
-from shmcoll.nodes.topology import Topology, group_by_key, node_names
+from shmcoll.nodes.mpi.topology import Topology, group_by_key, node_names
 
 
 def test_nodes_come_in_the_order_of_their_lowest_ranks():

@@ -6,7 +6,7 @@ import signal
 import socket
 
 from shmcoll.engine.system.processes import process_start
-from shmcoll.nodes import watcher_process
+from shmcoll.nodes.mpi import watcher_process
 
 
 class Listener(socket.socket):

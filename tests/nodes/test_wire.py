@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from shmcoll.nodes import waiting
-from shmcoll.nodes import wire as wires
-from shmcoll.nodes.wire import Wire, awaited
+from shmcoll.nodes.mpi import waiting
+from shmcoll.nodes.mpi import wire as wires
+from shmcoll.nodes.mpi.wire import Wire, awaited
 from tests.support import sparks
 
 

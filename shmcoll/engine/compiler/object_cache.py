@@ -70,7 +70,7 @@ _PACKAGED = _ROOT / "objects"
 _SOURCE = {
     "gate": "engine/native/jit_gate.py",
     "array_allocator": "engine/native/array_allocator.py",
-    "calls_over_nodes": "nodes/native/collectives.py",
+    "calls_over_nodes": "nodes/algorithms/collectives.py",
 }
 
 Progress = Callable[[str], None]

@@ -1,0 +1,1 @@
+"""The collectives over nodes, from their arguments to their result, in native code."""

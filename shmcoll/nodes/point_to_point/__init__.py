@@ -1,0 +1,1 @@
+"""Messages between two ranks of a group over nodes."""
