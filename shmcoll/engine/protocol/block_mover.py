@@ -26,8 +26,8 @@ for it.
 
 Before step k a rank waits only for steps below k of others, before step LAST for none that is LAST. So no ranks wait in
 a circle. How many parts a rank stages and reads may differ between ranks: a rank waits for a peer only for parts that
-move between both. A block to itself is copied part by part beside what the rank stages, while a cache has it; a rank
-that stages nothing copies it after step LAST.
+move between both. A block to itself is copied part by part: beside what the rank stages, while a cache has it, or if
+the rank stages nothing, after a step, while its peers stage their next part.
 
 In place: a part of a result is written after the same part has been staged from there.
 """
@@ -79,7 +79,7 @@ def map_blocks(ctx, sender, receiver, length, is_cut):
     poke(ctx + c.OWN_BYTES, length if sends and receives else 0)
     poke(ctx + c.IS_CUT, is_cut)
     cell = peek(ctx + c.CELL_BYTES)
-    poke(ctx + c.PART, cell // readers_of_a_cell(ctx) // LINE * LINE if is_cut else cell)
+    poke(ctx + c.PART, cell // shares_of_a_cell(ctx) // LINE * LINE if is_cut else cell)
     map_runs(ctx, 0, 0, 0, 0)
 
 
@@ -151,6 +151,13 @@ def readers_of_a_cell(ctx):
     return max(peek(ctx + c.SIZE) - 1, 1)
 
 
+def shares_of_a_cell(ctx):
+    """Return into how many shares a cell is cut. If every rank sends to all, one share stays unused, because full cells
+    take more of the caches: of two ranks, 4 MiB in place take 273 us instead of 310."""
+    all_send = peek(ctx + c.READS_FROM) == ANYONE and peek(ctx + c.SENDS_TO) == ANYONE
+    return readers_of_a_cell(ctx) + all_send
+
+
 # --- the call ---------------------------------------------------------------------------------------------------------
 
 
@@ -176,6 +183,7 @@ def move_blocks(ctx, sequence):
     exposes = exposed(ctx, sequence, peek(ctx + c.RANK))
     own, part = peek(ctx + c.OWN_BYTES), peek(ctx + c.PART)
     rounds, reads_exposed = survey(ctx, sequence, exposes)
+    stages, copied = not exposes and peek(ctx + c.SENDS_TO) != peek(ctx + c.RANK), 0
     for k in range(rounds):
         is_last = k == rounds - 1
         if k > 0:
@@ -183,8 +191,9 @@ def move_blocks(ctx, sequence):
             if status != c.OK:
                 return status
             publish_step(ctx, sequence, k)
-        if not exposes:
-            copy_own(ctx, k * part, own if is_last else min((k + 1) * part, own))
+        ready = own if is_last and stages else min((k + stages) * part, own)
+        copy_own(ctx, copied, ready)
+        copied = ready
         for i in range(1, peek(ctx + c.SIZE)):
             status = read_source(ctx, sequence, k, is_last, peer_after(ctx, i))
             if status != c.OK:
@@ -195,8 +204,7 @@ def move_blocks(ctx, sequence):
         publish_step(ctx, sequence, LAST)
     else:
         note_step(ctx, sequence, LAST)
-    if exposes:
-        copy_own(ctx, 0, own)
+    copy_own(ctx, copied, own)
     return await_readers(ctx, sequence, exposes)
 
 
@@ -258,7 +266,7 @@ def part_cell(ctx, sequence, k, sender, reader, length):
     """Return where part k of a block of `length` bytes is staged."""
     index, shares = 0, 1
     if peek(ctx + c.IS_CUT):
-        index, shares = reader - (reader > sender), readers_of_a_cell(ctx)
+        index, shares = reader - (reader > sender), shares_of_a_cell(ctx)
     return cell_in_share(
         ctx, sender, sequence, k, parts_of(ctx, length), min(length, peek(ctx + c.PART)), index, shares
     )

@@ -37,7 +37,7 @@ BUGS = {
         ("all_to_all", "all_gather of 3 rounds", "all_gather_v", "gather_v"),
     ),
     "a step says that a part is read that is not": (
-        "move_blocks", "sequence, k)\n        if not", "sequence, k + 1)\n        if not",
+        "move_blocks", "sequence, k)\n        ready", "sequence, k + 1)\n        ready",
         ("permute", "all_gather of 3 rounds"),
     ),
     "a reader says that it has read before it has": (
