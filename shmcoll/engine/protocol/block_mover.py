@@ -34,7 +34,7 @@ In place: a part of a result is written after the same part has been staged from
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek, poke
-from shmcoll.engine.kernels.kernels import gather_runs, scatter_runs
+from shmcoll.engine.kernels.kernels import gather_runs, move_runs, scatter_runs
 from shmcoll.engine.layout import LINE, SEND_DISPLS, STEP_BITS, WORD
 from shmcoll.engine.protocol.cells import cell_in_share, write_cell
 from shmcoll.engine.protocol.count_checks import ANYONE, get
@@ -46,7 +46,7 @@ from shmcoll.engine.protocol.exposure import (
     results_are_apart,
 )
 from shmcoll.engine.protocol.mailboxes import table
-from shmcoll.engine.protocol.nontemporal import copy_block_to_result, copy_to_result, copy_to_unread
+from shmcoll.engine.protocol.nontemporal import copy_to_result, copy_to_unread
 from shmcoll.engine.protocol.pace import begin_copy, note_copy
 from shmcoll.engine.protocol.peer_memory import is_readable
 from shmcoll.engine.protocol.sync import (
@@ -337,7 +337,7 @@ def copy_own(ctx, begin, end):
     if target_run == target_stride and source_run == source_stride:
         copy_to_result(ctx, target + begin, source + begin, end - begin)
     elif end == peek(ctx + c.OWN_BYTES):
-        copy_block_to_result(ctx, target, target_run, target_stride, source, source_run, source_stride, end)
+        move_runs(target, target_run, target_stride, source, source_run, source_stride, end)
 
 
 def await_readers(ctx, sequence, exposes):

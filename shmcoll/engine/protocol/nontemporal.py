@@ -15,7 +15,6 @@ so such results are not streamed. How a rank writes its cells, which other ranks
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek, stream
-from shmcoll.engine.kernels.kernels import move_runs, scatter_runs
 
 
 def copy_to_result(ctx, target, source, length):
@@ -32,19 +31,3 @@ def copy_to_unread(ctx, target, source, length):
         stream(target, source, length)
     else:
         copy(target, source, length)
-
-
-def copy_runs_to_result(ctx, base, run, stride, source, begin, end):
-    """Copy linear bytes [begin, end) of the block at `base`, a row of runs (see `engine/kernels/kernels.py`)."""
-    if run == stride:
-        copy_to_result(ctx, base + begin, source, end - begin)
-    else:
-        scatter_runs(base, run, stride, source, begin, end)
-
-
-def copy_block_to_result(ctx, target, target_run, target_stride, source, source_run, source_stride, length):
-    """Copy a whole block from one row of runs to another, in the result."""
-    if target_run == target_stride and source_run == source_stride:
-        copy_to_result(ctx, target, source, length)
-    else:
-        move_runs(target, target_run, target_stride, source, source_run, source_stride, length)
