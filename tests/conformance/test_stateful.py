@@ -111,7 +111,7 @@ class Programs(RuleBasedStateMachine):
         group = self.some_group(data)
         members = self.groups[group]
         places = data.draw(st.sets(st.sampled_from(range(len(members))), min_size=1))
-        part = sorted(members[place] for place in places)
+        part = [members[place] for place in sorted(places)]  # in the order of the group, which `split` may have changed
         self.made += 1
         told = self.servants.tell({rank: ("subgroup", group, f"s{part}", sorted(places)) for rank in part})
         assert all(answer == part for answer in told.values())

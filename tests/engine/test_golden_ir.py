@@ -8,6 +8,7 @@ import platform
 import re
 import struct
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
@@ -76,7 +77,7 @@ def calls_in_source(function: FunctionType) -> Counter[str]:
     def visit(current: FunctionType) -> None:
         seen.add(current)
         names = vars(sys.modules[current.__module__])
-        for node in ast.walk(ast.parse(inspect.getsource(current))):
+        for node in ast.walk(ast.parse(textwrap.dedent(inspect.getsource(current)))):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
                 continue
             target = names.get(node.func.id)

@@ -48,8 +48,8 @@ BUGS = {
     ),
     "a private store to a shared word": Bug(
         "source rules",
-        "        store(mine + PARKED, 0)",
-        "        poke(mine + PARKED, 0)",
+        "        store(mine + layout.PARKED, 0)",
+        "        poke(mine + layout.PARKED, 0)",
         "tests/engine/test_source_rules.py",
         "private_memory",
     ),
