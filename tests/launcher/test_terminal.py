@@ -229,13 +229,13 @@ def test_a_rank_may_ask_for_a_password(shmrun, shell):
         import getpass, os, warnings
         warnings.simplefilter("ignore")
         try:
-            print("<" + getpass.getpass("Password? ") + ">", flush=True)
+            print("<" + getpass.getpass(f"Password of rank {os.environ['RANK']}? ") + ">", flush=True)
         except EOFError:
             print("rank", os.environ["RANK"], "has no terminal", flush=True)
     """
     shell.type(f"{SHMRUN} -n 2 {shmrun.write(script)}\n")
     shell.until("rank 1 has no terminal")
-    shell.until(r"Password\? ")
+    shell.until(r"Password of rank 0\? ")  # until then, it throws away what is typed
     shell.until_lent()
     shell.type("secret\n")
     shell.until("<secret>")
