@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.support import leaks, prepare, tally
+from tests.support import leaks, prepare, switches, tally
 from tests.support.busy import Allowed
 from tests.support.patience import PATIENCE
 from tests.support.ranks import Job, Outcome
@@ -93,6 +93,12 @@ def no_leaks() -> Iterator[None]:
     before = leaks.snapshot()
     yield
     assert leaks.left_since(before) == []
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks that report a mismatch wait long for where the others are: tests expect every line."""
+    switches.set_limit("SITES_PATIENCE", 5.0, monkeypatch)
 
 
 @pytest.fixture

@@ -18,7 +18,6 @@ from shmcoll.communicator.objects import FIRST_BYTES, Parts
 from shmcoll.diagnostics.flight_log import flights
 from shmcoll.diagnostics.rank_status import standings
 from shmcoll.errors import CollectiveMismatch, CollectiveTimeout, RankFailed
-from tests.support import switches
 from tests.support.frames import line_of
 from tests.support.waiting import until
 
@@ -81,12 +80,6 @@ PAIRS = [
     *combinations((*COMPOSITE, *FROM_RANK_1), 2),
     *((one, other) for one in COMPOSITE for other in ALIKE),
 ]
-
-
-@pytest.fixture(autouse=True)
-def patient(monkeypatch) -> None:
-    """Ranks that tell of a mismatch wait long for where the others are: every line is to be told."""
-    switches.set_limit("SITES_PATIENCE", 5.0, monkeypatch)
 
 
 def disagree(comm, odd: int) -> list[str]:

@@ -9,6 +9,7 @@ import pytest
 
 import shmcoll
 from shmcoll.errors import CollectiveMismatch, CollectiveTimeout
+from tests.support import switches
 from tests.support.calls import SHORT, barrier
 from tests.support.frames import line_of
 from tests.support.operators import compiled_for
@@ -406,6 +407,7 @@ def test_who_does_not_say_where_it_is_is_not_waited_for(ranks, monkeypatch):
             comm.barrier() if comm.rank else comm.all_reduce(FLOATS)
         return str(told.value)
 
+    switches.set_limit("SITES_PATIENCE", 0.1, monkeypatch)
     texts = ranks(3, late)
     assert texts == texts[:1] * 3
     assert "; rank 1 called barrier(); rank 2 called barrier() at " in texts[0]
