@@ -7,9 +7,9 @@ import pytest
 pytestmark = pytest.mark.slow
 
 JOINS = f"""
-    import atexit, sys, threading, time
+    import atexit, os, sys, threading, time
     sys.path.append({str(Path(__file__).parents[2])!r})
-    from tests.support.waiting import until_asleep
+    from tests.support.waiting import until, until_asleep
     import numpy as np
     import shmcoll
 """
@@ -92,7 +92,9 @@ def test_a_thread_that_is_left_within_a_collective(shmrun, way, daemon):
     comm = shmcoll.init()
     if comm.rank == 0:
         threading.Thread(target=comm.barrier, daemon={daemon}).start()
-    until_asleep(comm, 0)
+        until_asleep(comm)
+        open("asleep", "w").close()
+    until(lambda: os.path.exists("asleep"))  # rank 0 may end before rank 1 has looked whether it sleeps
     """
     )
     told = shmrun("-n", 2, *way, script)

@@ -1,5 +1,6 @@
 """The table of where the ranks are: on SIGQUIT (Ctrl-\\), at the time limit, when a rank has waited in vain."""
 
+import os
 import re
 import signal
 
@@ -52,11 +53,12 @@ def line_numbers(function: str) -> tuple[str, str]:
 
 def next_table(job) -> str:
     """What the launcher says next on stderr, up to the sentence that ends the table."""
-    lines = []
-    while not lines or not lines[-1].startswith(("Rank ", "Ranks ", "No rank ")):
-        lines.append(job.stderr.readline())
-        assert lines[-1], lines
-    return "".join(lines)
+    text = b""
+    while not re.search(rb"^(Rank|Ranks|No rank) .*\n", text, re.MULTILINE):
+        byte = os.read(job.stderr.fileno(), 1)  # no more at once: `communicate` does not see what a buffer has
+        assert byte, text
+        text += byte
+    return text.decode()
 
 
 @pytest.mark.parametrize("where", ["python", "native"])
