@@ -34,7 +34,6 @@ class PostedReceive(Work[Any]):
     """
 
     is_receive = True
-    is_awaited = False  # whether it is a blocking call, whose thread waits for nothing else
     has_other_ways = False  # whether its message may also arrive in a way that these posted receives do not know
 
     def __init__(

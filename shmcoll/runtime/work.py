@@ -122,6 +122,7 @@ class Work(ProcessBound, Generic[Result]):
     # What most handles keep is an attribute of the class, because many are made: each would take time
     is_receive = False
     _result: Any = None
+    is_awaited = False  # whether it is a blocking call, whose thread waits for nothing else and raises its failure
     _failure: lost_failures.Failure | None = None  # unless it is a `Cancelled`
     _is_cancelled = False
     _looks = 0
@@ -300,7 +301,8 @@ class Work(ProcessBound, Generic[Result]):
         else:
             worker, site = self._worker, self.site
             self._failure = self._failure or lost_failures.Failure(error, lambda: worker.told(error, site))
-            lost_failures.note(self._failure)
+            if not self.is_awaited:  # a daemon thread may have been left behind in it
+                lost_failures.note(self._failure)
 
     def _outcome(self) -> Result:
         result = self._result

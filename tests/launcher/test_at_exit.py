@@ -178,7 +178,7 @@ def test_messages_of_threads_that_go_on_when_the_main_thread_has_ended(shmrun):
                 assert comm.recv(source=other, tag=tag)[0].tolist() == [turn]
                 if comm.rank != tag:
                     comm.send(np.array([turn]), other, tag)
-            print("done", flush=True)
+            print("done\\n", end="", flush=True)  # one write: other threads print, too
         def listen():
             try:
                 comm.recv(tag=9)

@@ -11,6 +11,7 @@ from shmcoll.engine import layout
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.messages.recv import MARK
 from shmcoll.engine.messages.ring_buffers import PART_BYTES
+from shmcoll.runtime import lost_failures
 from tests.support import switches
 from tests.support.waiting import until
 
@@ -164,3 +165,20 @@ def test_a_thread_that_leaves_a_message_to_the_worker_does_not_count_as_serving(
     """The worker leaves the list to threads that serve it, so nobody would read the message."""
     before, after = ranks(2, leave_a_long_message)[0]
     assert before > after == 0
+
+
+def test_a_blocking_receive_that_fails_is_not_lost(ranks):
+    """Its thread raises the failure. A daemon thread that the interpreter has left behind in it cannot."""
+
+    def unseen(comm) -> list[bool]:
+        if comm.rank == 1:
+            return []
+        receives = [comm.recv(source=1, tag=9, async_op=True) for _ in range(2)]
+        receives[0].is_awaited = True
+        until(lambda: all(receive.done() for receive in receives))
+        kept = [receive._failure in lost_failures._unseen for receive in receives]
+        with pytest.raises(shmcoll.RankFailed):
+            receives[1].wait()
+        return kept
+
+    assert ranks(2, unseen)[0] == [False, True]
