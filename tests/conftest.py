@@ -96,9 +96,14 @@ def no_leaks() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ranks that report a mismatch wait long for where the others are: tests expect every line."""
-    switches.set_limit("SITES_PATIENCE", 5.0, monkeypatch)
+def patient() -> Iterator[None]:
+    """Ranks that report a mismatch wait long for where the others are: tests expect every line.
+
+    Its patches are its own: with the test's `monkeypatch`, those of the test would last until every fixture had ended.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        switches.set_limit("SITES_PATIENCE", 5.0, patch)
+        yield
 
 
 @pytest.fixture
