@@ -30,7 +30,11 @@ except ModuleNotFoundError as missing:
     if missing.name == "torch":
         missing.add_note("shmcoll.torch needs PyTorch: pip install 'shmcoll[torch]'")
     raise
+import numpy as np
 import torch.distributed as dist
+
+if np.lib.NumpyVersion(np.__version__) < "2.1.0":  # it cannot write memory that comes by DLPack
+    raise ImportError(f"shmcoll.torch needs numpy 2.1 or later, not {np.__version__}: pip install 'shmcoll[torch]'")
 
 from shmcoll.engine.system.tracebacks import borders
 from shmcoll.torch.flight_records import write_flight_records

@@ -2,6 +2,9 @@
 
 A collective reads and writes the memory of the tensor itself. A tensor whose memory numpy cannot show in the order of
 its elements is copied: `read` makes a copy, and `Written` copies back when the call has ended.
+
+The memory goes to numpy by DLPack. `Tensor.numpy` would mark the storage as one that cannot be resized, and programs
+resize it after the collective: FSDP1 frees its flat parameters that way.
 """
 
 from collections.abc import Sequence
@@ -10,6 +13,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import torch
+from torch._C import _to_dlpack_versioned
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
 
 from shmcoll.communicator import Communicator
 
@@ -22,6 +27,24 @@ _VIEWS = {
     torch.float8_e5m2fnuz: (torch.uint8, np.dtype(ml_dtypes.float8_e5m2fnuz)),
 }
 
+#: classes of tensors that are their memory. Others may stand for tensors elsewhere, or have no memory
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+class _Exported:
+    """A tensor of the CPU, as numpy takes it by DLPack. The array keeps the tensor's memory alive."""
+
+    __slots__ = ("_tensor",)
+
+    def __init__(self, tensor: torch.Tensor):
+        self._tensor = tensor
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return _to_dlpack_versioned(self._tensor)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)  # numpy compares it with the device of the tensor
+
 
 def read(tensor: torch.Tensor) -> np.ndarray:
     """Return an array of the elements of a tensor, of its shape: its memory, or a copy.
@@ -29,11 +52,8 @@ def read(tensor: torch.Tensor) -> np.ndarray:
     Raises:
         TypeError: the tensor is not a dense tensor in the memory of the CPU, or of a dtype without a numpy dtype.
     """
-    try:
-        array: np.ndarray = (tensor.detach() if tensor.requires_grad else tensor).numpy()
-        return array
-    except (AttributeError, TypeError, RuntimeError):
-        return _unusual(tensor)
+    array = _memory(tensor)
+    return array if array is not None else read(tensor.resolve_conj().resolve_neg())
 
 
 def read_flat(tensor: torch.Tensor) -> np.ndarray:
@@ -49,13 +69,8 @@ class Written:
 
     def array(self, tensor: torch.Tensor) -> np.ndarray:
         """Return the array that a call writes in place of the tensor; it has the values of the tensor."""
-        try:
-            array: np.ndarray = (tensor.detach() if tensor.requires_grad else tensor).numpy()
-            shows = True
-        except (AttributeError, TypeError, RuntimeError):
-            array = _unusual(tensor)
-            shows = not (tensor.is_conj() or tensor.is_neg())
-        if shows and array.flags.c_contiguous:
+        array = _memory(tensor)
+        if array is not None and array.flags.c_contiguous:
             return array
         made = tensor.detach().resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
         self._copies.append((tensor.detach(), made))
@@ -71,8 +86,22 @@ class Written:
             tensor.copy_(made)
 
 
+def _memory(tensor: torch.Tensor) -> np.ndarray | None:
+    """Return the memory of a tensor; None if its elements are conjugates or negatives of what is there."""
+    try:
+        if tensor.is_conj() or tensor.is_neg():
+            return None
+        if type(tensor) in _PLAIN:
+            return np.from_dlpack(_Exported(tensor))
+    except (AttributeError, BufferError, RuntimeError):
+        pass
+    return _unusual(tensor)
+
+
 def _unusual(tensor: torch.Tensor) -> np.ndarray:
-    """Return the array of a tensor that `Tensor.numpy` refuses."""
+    """Return the memory of a tensor that DLPack or numpy refuses, or whose class is a user's."""
+    if isinstance(tensor, AsyncCollectiveTensor):  # the result of a functional collective
+        return _unusual(tensor.trigger_wait())
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"expected a tensor, got {type(tensor).__name__}")
     if tensor.device.type != "cpu":
@@ -82,14 +111,17 @@ def _unusual(tensor: torch.Tensor) -> np.ndarray:
         )
     if tensor.layout is not torch.strided:
         raise TypeError(f"the backend shmcoll moves dense tensors, got one of layout {tensor.layout}; use to_dense()")
-    dense = tensor.detach().resolve_conj().resolve_neg()
-    if tensor.dtype in _VIEWS:
-        bits, dtype = _VIEWS[tensor.dtype]
-        return np.asarray(dense.view(bits).numpy().view(dtype))
+    if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
+        raise TypeError(
+            f"the backend shmcoll moves tensors with memory of their own, got a {type(tensor).__name__}; pass the "
+            f"tensor that it stands for, such as to_local() of a DTensor"
+        )
+    bits, dtype = _VIEWS.get(tensor.dtype, (None, None))
     try:
-        return np.asarray(dense.numpy())
-    except (TypeError, RuntimeError) as error:
+        array = np.from_dlpack(_Exported(tensor if bits is None else tensor.detach().view(bits)))
+    except (BufferError, RuntimeError) as error:
         raise TypeError(f"the backend shmcoll has no dtype for a tensor of {tensor.dtype}: {error}") from None
+    return array if dtype is None else array.view(dtype)
 
 
 def empty(comm: Communicator, shape: int | Sequence[int], dtype: torch.dtype) -> torch.Tensor:

@@ -1,0 +1,68 @@
+"""Whole programs of torch, as their users write them: a table by name.
+
+A program is a function of this rank and the number of ranks. It runs in a default group that the table makes, and
+returns what it has computed: tensors, numbers and texts, in lists and dicts. Each runs over gloo and over this backend,
+and the results must be equal.
+"""
+
+import traceback
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+import shmcoll.torch  # noqa: F401  # registers the backend
+
+PROGRAMS: dict[str, Callable[[int, int], Any]] = {}
+
+
+def program(function: Callable[[int, int], Any]) -> Callable[[int, int], Any]:
+    PROGRAMS[function.__name__] = function
+    return function
+
+
+def run_all(comm: Any, folder: Path, backend: str) -> dict[str, Any]:
+    """Run all programs on this rank. Return the results, or tracebacks, by name."""
+    warnings.simplefilter("ignore", FutureWarning)  # of names that torch is about to rename
+    results = {}
+    for name, function in PROGRAMS.items():
+        store = dist.FileStore(str(folder / f"{backend} {name}"), comm.size)
+        dist.init_process_group(backend, store=store, rank=comm.rank, world_size=comm.size)
+        torch.manual_seed(7)
+        try:
+            results[name] = plain(function(comm.rank, comm.size))
+        except Exception:
+            results[name] = traceback.format_exc()
+        dist.destroy_process_group()
+    return results
+
+
+def plain(result: Any) -> Any:
+    """Return a result in the types of Python, which `==` compares bit for bit."""
+    if isinstance(result, torch.Tensor):
+        dense = result.detach().to_dense() if result.is_sparse else result.detach()
+        return str(dense.dtype), str(result.layout), dense.tolist()
+    if isinstance(result, dict):
+        return {key: plain(one) for key, one in result.items()}
+    if isinstance(result, list | tuple):
+        return [plain(one) for one in result]
+    return result
+
+
+def model() -> torch.nn.Module:
+    return torch.nn.Sequential(torch.nn.Linear(6, 12), torch.nn.ReLU(), torch.nn.Linear(12, 5))
+
+
+def batch(rank: int, step: int) -> torch.Tensor:
+    return torch.randn(4, 6, generator=torch.Generator().manual_seed(100 * step + rank))
+
+
+def train(trained: torch.nn.Module, rank: int, steps: int = 3) -> None:
+    optimizer = torch.optim.SGD(trained.parameters(), lr=0.1)
+    for step in range(steps):
+        optimizer.zero_grad()
+        trained(batch(rank, step)).square().mean().backward()
+        optimizer.step()
