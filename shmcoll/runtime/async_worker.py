@@ -327,6 +327,7 @@ class AsyncWorker:
 
     def _perform(self, ticket: Ticket) -> None:
         work, call = ticket.work
+        ticket.has_begun = True
         site, result = work.site, None
 
         def perform() -> None:
@@ -337,10 +338,20 @@ class AsyncWorker:
             except BaseException as error:
                 result = error
 
-        self.turns.run_booked(ticket, perform)
+        if self.turns.is_mine():  # within a call that was before it in the line
+            perform()
+            ticket.lock.release()
+        else:
+            self.turns.run_booked(ticket, perform)
         work.settle(result)
         # The traceback of an error keeps this frame and the frames above it. They must not keep the handle
         ticket.work = work = call = result = None
+
+    def make_up_to(self, work: Work[Any]) -> None:
+        """Make, on the worker, the calls in the line up to this one: a function that it calls at the end of an earlier
+        call is about to wait for it."""
+        while self.turns.is_mine() and not work.done() and (ticket := self.turns.first_call()):
+            self._perform(ticket)
 
     def _listen(self) -> bool:
         """Attend to posted receives until the line is not empty. Returns False if a thread was in it from the start."""

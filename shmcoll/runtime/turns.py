@@ -17,6 +17,9 @@ kinds of owners take a place:
     a thread  for a blocking call, or to serve the posted receives: it locks its place by `with`, puts it into the line,
               waits until each place before it is unlocked, calls, and leaves
 
+In the turn of an asynchronous call, the worker may make calls behind it, in their order and without turns of their own:
+the end of that call waits for them (`AsyncWorker.make_up_to`). Places of threads between them are passed over.
+
 A receive may wait in native code without a place in the line: the line was empty when it began. A thread that takes a
 place rings this rank's doorbell. Then the receive gives way, unless its message has arrived
 (`engine/protocol/wait.py`), and is posted. So no thread waits for the message of another thread.
@@ -86,15 +89,16 @@ _NOT_COLLECTIVE = {*MESSAGES, "subgroup"}
 
 class Ticket:
     """A place in the line. thread: its owner; 0 for an asynchronous call. work: that call, with its handle. sleeps: the
-    thread may sleep in native code until its doorbell rings."""
+    thread may sleep in native code until its doorbell rings. has_begun: the worker has taken that call."""
 
-    __slots__ = ("lock", "sleeps", "thread", "work")
+    __slots__ = ("has_begun", "lock", "sleeps", "thread", "work")
 
     def __init__(self, thread: int, *, work: Any = None, sleeps: bool = False):
         self.lock = threading.Lock()
         self.thread = thread
         self.work = work
         self.sleeps = sleeps
+        self.has_begun = False
 
 
 class Turns:
@@ -136,8 +140,9 @@ class Turns:
         return bool(self._queue) and any(ticket.thread == me and ticket.lock.locked() for ticket in list(self._queue))
 
     def first_call(self) -> Ticket | None:
-        """Return the first asynchronous call in the line, if there is one."""
-        return next((ticket for ticket in list(self._queue) if ticket.work is not None and ticket.lock.locked()), None)
+        """Return the first asynchronous call in the line that has not begun, if there is one."""
+        waiting = (one for one in list(self._queue) if one.work is not None and not one.has_begun)
+        return next((ticket for ticket in waiting if ticket.lock.locked()), None)
 
     def calls(self) -> list[Any]:
         """Return the `work` of each asynchronous call in the line."""

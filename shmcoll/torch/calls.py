@@ -22,7 +22,7 @@ from shmcoll.torch import collectives
 from shmcoll.torch.collectives import Call, Tensors
 from shmcoll.torch.errors import raising
 from shmcoll.torch.tensors import Written, read, seconds
-from shmcoll.torch.works import DONE, Pending
+from shmcoll.torch.works import DONE, Pending, submit
 
 
 def _as_native(group: type) -> type:
@@ -158,7 +158,7 @@ class GroupCalls:
         if opts is not None and not opts.asyncOp:
             raising(call)
             return DONE
-        return Pending(operation, self.comm._dispatcher.worker.submit(call, collective=operation), tensors)
+        return submit(self.comm._dispatcher.worker, operation, call, tensors)
 
 
 __all__ = ["GroupCalls"]

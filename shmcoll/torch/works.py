@@ -2,16 +2,21 @@
 
 A synchronous call returns `DONE`. An asynchronous call returns a `Pending`, around the `Work` of the communicator.
 
-Who completes a future: the thread that ends the call sets the latch of the `Work`, and then calls `complete`. That
-thread is the worker of the communicator, which has left its turn by then, or the thread that waits for a receive. So a
-callback of the future may call collectives of any group, but a callback that runs in the worker must not wait for
-asynchronous calls of the same group: that raises `CallNotAllowed`.
+Who completes a future. The worker makes a collective, and then completes its futures within the turn of that call. So
+the callbacks run there, and what they call on the same group is made at once, before any other call of the group: the
+order is the same on all ranks, and no callback waits for the worker that runs it. A callback that waits for a call
+behind its own in the line makes the calls up to that one. If a thread asks for a future after the call was made, it
+completes the future itself: it adds the future to the list, then reads whether the call was made; the worker notes that
+the call was made, then reads the list; each future leaves the list once. The futures of a receive, and those of a
+call that has failed, are completed by the thread that sets the latch of the `Work`.
 
 DDP's reducer reads tensors from the result of the future, and does not expect an exception there. So the result of a
 call that has failed is never set. Torch makes an error of its own from what a callback of `then` raises, and only such
 an error reaches C++.
 """
 
+import contextlib
+import sys
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -20,6 +25,7 @@ import torch
 import torch.distributed as dist
 
 from shmcoll.errors import ShmcollError
+from shmcoll.runtime.async_worker import AsyncWorker
 from shmcoll.runtime.work import Work
 from shmcoll.torch.errors import as_torch, timed_out
 from shmcoll.torch.tensors import seconds
@@ -58,7 +64,7 @@ class Pending(dist.Work):
     def __init__(
         self,
         operation: str,
-        work: Work[Any],
+        work: Work[Any] | None,
         tensors: Sequence[torch.Tensor],
         finish: Callable[[Any], int] | None = None,
     ):
@@ -66,16 +72,18 @@ class Pending(dist.Work):
 
         Args:
             operation: the call in messages.
-            work: its handle.
+            work: its handle; None if `submit` sets it.
             tensors: what it writes, or else what it reads: they stay alive, and are the result of the future.
             finish: called once with the result of the call, by the first wait; returns the rank that has sent it.
         """
         super().__init__()
         self._operation = operation
-        self._work = work
+        self._work: Any = work
         self._tensors = list(tensors)
         self._finish = finish
         self._source = -1
+        self._is_made = False  # successfully; its `Work` ends a moment later
+        self._futures: list[Any] = []
 
     def wait(self, timeout: timedelta = _NO_LIMIT) -> bool:
         """Wait until the call has ended.
@@ -89,6 +97,9 @@ class Pending(dist.Work):
         Raises:
             torch.distributed.DistBackendError: the call has failed, or has not ended within `timeout`.
         """
+        self._make_up_to_here()
+        if self._is_made:
+            return True
         limit = seconds(timeout)
         try:
             result = self._work.wait(limit)
@@ -103,15 +114,15 @@ class Pending(dist.Work):
 
     def is_completed(self) -> bool:
         """Return whether the call has ended, with a result or with an error."""
-        return self._work.test()
+        return self._is_made or self._work.test()
 
     def is_success(self) -> bool:
         """Return whether the call has ended without an error."""
-        return self._work.done() and self._failure() is None
+        return self._is_made or (self._work.done() and self._failure() is None)
 
     def exception(self) -> BaseException | None:
         """Return the error of a call that has ended; None if it has none, or goes on."""
-        return self._failure() if self._work.done() else None
+        return self._failure() if self._work.done() and not self._is_made else None
 
     def _failure(self) -> BaseException | None:
         error = self._work.exception()
@@ -134,19 +145,69 @@ class Pending(dist.Work):
 
     def get_future(self) -> Any:
         """Return a future of the tensors."""
-
+        self._make_up_to_here()
+        if self._tensors and self._tensors[0].dtype is torch.float16 and _is_asked_in_native_code():
+            self.wait()
+            return torch._C.fork(self.result)
         ended: Any = torch.futures.Future()
-
-        def outcome(_: Any) -> list[torch.Tensor]:
-            return self.result()
-
-        def complete() -> None:
-            if not ended.done():
-                ended.set_result(None)
-
-        future = ended.then(outcome)
-        self._work._latch.then(complete)
+        future = ended.then(lambda _: self.result())
+        self._futures.append(ended)
+        if self._is_made:
+            self._complete()
+        else:
+            self._work._latch.then(self._complete)
         return future
 
+    def _complete(self) -> None:
+        """Complete the futures, each once."""
+        with contextlib.suppress(IndexError):  # empty, perhaps by another thread
+            while True:
+                self._futures.pop(0).set_result(None)
 
-__all__ = ["DONE", "Done", "Pending"]
+    def _make_up_to_here(self) -> None:
+        """Make this call if a callback of an earlier call waits for it."""
+        worker = self._work._worker
+        if not self._is_made and worker.is_me():
+            worker.make_up_to(self._work)
+
+
+def _is_asked_in_native_code() -> bool:
+    """Return whether native code, and not Python, has called `get_future`."""
+    frame: Any = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("shmcoll."):
+        frame = frame.f_back
+    return frame is None or "get_future" not in frame.f_code.co_names
+
+
+def submit(worker: AsyncWorker, operation: str, call: Callable[[], Any], tensors: Sequence[torch.Tensor]) -> Pending:
+    """Have the worker make a collective; make it at once in the turn of another call, where callbacks run.
+
+    Args:
+        worker: that of the communicator.
+        operation: the call in messages.
+        call: makes it.
+        tensors: what it writes.
+
+    Returns:
+        The handle.
+    """
+    pending = Pending(operation, None, tensors)
+
+    def make() -> None:
+        call()
+        pending._is_made = True
+        pending._complete()
+
+    if worker.turns.is_mine():
+        result = None
+        try:
+            make()
+        except ShmcollError as error:
+            result = error
+        pending._work = worker.ended(result)
+    else:
+        pending._work = worker.submit(make, collective=operation)
+    return pending
+
+
+__all__ = ["DONE", "Done", "Pending", "submit"]

@@ -126,6 +126,60 @@ def checkpoints(rank: int, size: int) -> None:
 
 
 @case
+def callbacks_of_futures_call_and_wait(rank: int, size: int) -> None:
+    """Gloo hangs here: it has two threads, and each callback that waits takes one."""
+    beside, total = dist.new_group(), sum(range(1, size + 1))
+
+    def begun(tensor: torch.Tensor, group: Any = None) -> Any:
+        return dist.all_reduce(tensor, group=group, async_op=True)
+
+    def further(future: Any, left: int) -> torch.Tensor:
+        if not left:
+            return future.value()[0]
+        return begun(future.value()[0]).get_future().then(lambda one: further(one, left - 1)).wait()
+
+    def each_way(future: Any) -> list[torch.Tensor]:
+        made = [future.value()[0].clone() for _ in range(6)]
+        begun(made[0]).wait()
+        begun(made[1]).get_future().wait()
+        dist.all_reduce(made[2])
+        begun(made[3], beside).wait()
+        torch.futures.collect_all([begun(made[4]).get_future(), begun(made[5], beside).get_future()]).wait()
+        return made
+
+    works = [begun(torch.ones(2)) for _ in range(8)]
+    futures = [work.get_future().then(lambda one, i=i: further(one, i)) for i, work in enumerate(works)]
+    for i, found in enumerate(torch.futures.wait_all(futures)):
+        same(found, torch.full((2,), float(size ** (i + 1))))
+    for found in begun(torch.ones(2) + rank).get_future().then(each_way).wait():
+        same(found, torch.full((2,), float(total * size)))
+    tensor = torch.ones(2)
+    dist.all_reduce(tensor)  # another thread than that of the callbacks, at once
+    same(tensor, torch.full((2,), float(size)))
+
+
+@case
+def a_callback_waits_for_calls_behind_its_own(rank: int, size: int) -> None:
+    beside, works = dist.new_group(), list[Any]()
+
+    def callback(future: Any) -> torch.Tensor:
+        works[1].wait()
+        assert works[1].is_completed() and works[1].is_success()
+        return future.value()[0] + works[2].get_future().wait()[0]
+
+    if rank:
+        dist.barrier(beside)  # until rank 0 has registered its callback
+    tensors = [torch.ones(2) * i for i in (1, 2, 3)]
+    works += [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
+    if rank == 0:
+        future = works[0].get_future().then(callback)
+        dist.barrier(beside)
+        same(future.wait(), torch.full((2,), 4.0 * size))
+    assert all(work.wait() for work in works)
+    same(tensors[1], torch.full((2,), 2.0 * size))
+
+
+@case
 def what_torch_refuses(rank: int, size: int) -> None:
     with pytest.raises(RuntimeError, match="not safe to split"):  # torch splits groups of accelerators
         dist.split_group(split_ranks=[[r] for r in range(size)])

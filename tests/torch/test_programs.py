@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("torch", reason="torch is not installed: make test-torch")
 
-from tests.torch.programs import sharded  # noqa: F401  # which adds to the table
+from tests.torch.programs import hooks, sharded  # noqa: F401  # which add to the table
 from tests.torch.programs.table import PROGRAMS, run_all
 
 

@@ -1,0 +1,99 @@
+"""Programs with futures: callbacks that call, wait and fail, and the communication hooks of DDP."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks import (
+    debugging_hooks,
+    default_hooks,
+    post_localSGD_hook,
+    powerSGD_hook,
+)
+from torch.nn.parallel import DistributedDataParallel
+
+from tests.torch.programs.table import model, program, train
+
+
+def after(work: Any, callback: Callable[[Any], Any]) -> Any:
+    return work.get_future().then(callback)
+
+
+def reduced(tensor: torch.Tensor, group: Any = None) -> Any:
+    return dist.all_reduce(tensor, group=group, async_op=True)
+
+
+@program
+def callbacks_of_callbacks(rank: int, size: int) -> Any:
+    """Each callback calls again, waits for it, and passes on what comes. (Gloo has two threads, for two at once.)"""
+
+    def further(future: Any, left: int) -> torch.Tensor:
+        tensor = future.value()[0] + rank
+        if left:
+            inner = after(reduced(tensor), lambda one: further(one, left - 1))
+            inner.wait()
+            return inner.value() * 2
+        return tensor
+
+    future = after(reduced(torch.ones(2)), lambda one: further(one, 1))
+    return future.then(lambda one: one.value() + 1).then(lambda one: [one.value(), one.value() * 2]).wait()
+
+
+@program
+def errors_go_through_a_chain(rank: int, size: int) -> Any:
+    def fails(future: Any) -> None:
+        raise KeyError("mine")
+
+    first = after(reduced(torch.ones(1)), fails)
+    later = first.then(lambda one: one.wait()).then(lambda one: one.value())
+    texts = []
+    for future in (first, later):
+        try:
+            future.wait()
+        except Exception as error:
+            texts.append((isinstance(error, RuntimeError), "mine" in str(error)))
+    tensor = torch.ones(1)
+    dist.all_reduce(tensor)  # the group goes on
+    return [texts, tensor, first.then(lambda one: "made").wait()]
+
+
+def trained_with(rank: int, state: Any, hook: Any, bucket: float = 0.0002) -> list[torch.Tensor]:
+    torch.manual_seed(3)
+    trained = DistributedDataParallel(model(), bucket_cap_mb=bucket)
+    if isinstance(hook, dist.BuiltinCommHookType):
+        trained._register_builtin_comm_hook(hook)
+    else:
+        trained.register_comm_hook(state, hook)
+    train(trained, rank, 6)
+    return list(trained.parameters())
+
+
+@program
+def hooks_of_ddp(rank: int, size: int) -> Any:
+    hooks = {
+        "all_reduce": default_hooks.allreduce_hook,
+        "fp16": default_hooks.fp16_compress_hook,
+        "fp16 of all_reduce": default_hooks.fp16_compress_wrapper(default_hooks.allreduce_hook),
+        "noop": debugging_hooks.noop_hook,
+        "built-in": dist.BuiltinCommHookType.ALLREDUCE,
+        "built-in fp16": dist.BuiltinCommHookType.FP16_COMPRESS,
+    }
+    results: dict[str, Any] = {name: trained_with(rank, None, hook) for name, hook in hooks.items()}
+    local = post_localSGD_hook.PostLocalSGDState(dist.group.WORLD, dist.new_subgroups(1)[0], 3)
+    results["local"] = trained_with(rank, local, post_localSGD_hook.post_localSGD_hook)
+    return results
+
+
+@program
+def power_sgd(rank: int, size: int) -> Any:
+    """One bucket: over gloo, callbacks of several buckets wait for one another's threads, and hang."""
+    results = []
+    for options in (
+        {"matrix_approximation_rank": 1, "start_powerSGD_iter": 2},
+        {"matrix_approximation_rank": 2, "start_powerSGD_iter": 3, "min_compression_rate": 0.1},
+        {"use_error_feedback": False, "warm_start": False, "start_powerSGD_iter": 2, "min_compression_rate": 0.1},
+    ):
+        state = powerSGD_hook.PowerSGDState(dist.group.WORLD, **options)
+        results.append(trained_with(rank, state, powerSGD_hook.powerSGD_hook, 25))
+    return results
