@@ -11,6 +11,8 @@ process_group   the backend for torch up to 2.13: a `ProcessGroup`
 backend         the backend for torch from 2.14 on: a `Backend`
 group           what both are: the memory and the end of a group
 calls           what both do: the collectives and messages that torch calls
+direct_calls    their arguments, where a program calls a group itself
+sparse          the reduction of sparse tensors
 collectives     the same calls, blocking, with tensors as arrays
 works           the handles of asynchronous calls
 join            how the ranks of a group meet, through torch's store

@@ -1,7 +1,9 @@
 """The collectives and messages of a torch group, over a communicator.
 
 Torch finds the methods by name: its functions in Python call them, and its code in C++ (DDP, functional collectives)
-calls those that its trampolines know. Methods with two names have the second one for torch before 2.13.
+calls those that its trampolines know. Programs may call them directly, with a root or an operator in the place of
+options, and a tensor in the place of a list of one (`direct_calls.py`). Methods with two names have the second one for
+torch before 2.13.
 
 Source: `torch/distributed/distributed_c10d.py` of torch 2.13; `PyProcessGroup.hpp` and `PyBackend.hpp` in
 `torch/csrc/distributed/c10d`.
@@ -20,6 +22,7 @@ from shmcoll.communicator import Communicator
 from shmcoll.engine.layout import ANY
 from shmcoll.torch import collectives
 from shmcoll.torch.collectives import Call, Tensors
+from shmcoll.torch.direct_calls import first, listed, options
 from shmcoll.torch.errors import raising
 from shmcoll.torch.tensors import Written, read, seconds
 from shmcoll.torch.works import DONE, Pending, submit
@@ -44,20 +47,29 @@ class GroupCalls:
 
     # --- collectives --------------------------------------------------------------------------------------------------
 
-    def allreduce(self, tensors: Tensors, opts: Any = None) -> dist.Work:
-        opts = opts or dist.AllreduceOptions()
+    def allreduce(self, tensors: Tensors, opts: Any = None, timeout: Any = None, op: Any = None) -> dist.Work:
+        if type(opts) is not dist.AllreduceOptions:
+            opts = options(dist.AllreduceOptions, opts, reduceOp=first(op, opts))
+            tensors = listed(tensors)
         return self._made("all_reduce", opts, tensors, collectives.all_reduce(self.comm, tensors, opts.reduceOp))
 
     allreduce_coalesced = allreduce
 
-    def reduce(self, tensors: Tensors, opts: Any) -> dist.Work:
+    def reduce(
+        self, tensors: Tensors, opts: Any = None, op: Any = None, timeout: Any = None, root: Any = None
+    ) -> dist.Work:
+        opts = options(dist.ReduceOptions, opts, rootRank=first(root, opts), reduceOp=op)
+        tensors = listed(tensors)
         call = collectives.reduce(self.comm, tensors, opts.rootRank, opts.reduceOp)
         return self._made("reduce", opts, tensors, call)
 
-    def broadcast(self, tensors: Tensors, opts: Any) -> dist.Work:
+    def broadcast(self, tensors: Tensors, opts: Any = None, timeout: Any = None, root: Any = None) -> dist.Work:
+        opts = options(dist.BroadcastOptions, opts, rootRank=first(root, opts))
+        tensors = listed(tensors)
         return self._made("broadcast", opts, tensors, collectives.broadcast(self.comm, tensors, opts.rootRank))
 
-    def allgather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any = None) -> dist.Work:
+    def allgather(self, outputs: Any, inputs: Tensors, opts: Any = None, timeout: Any = None) -> dist.Work:
+        outputs, inputs = ([outputs], [inputs]) if isinstance(inputs, torch.Tensor) else (outputs, inputs)
         call = collectives.all_gather(self.comm, outputs, inputs)
         return self._made("all_gather", opts, [one for lists in outputs for one in lists], call)
 
@@ -74,21 +86,35 @@ class GroupCalls:
     def all_gather_single(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None) -> dist.Work:
         return self.all_gather_single_coalesced([output], [tensor], opts)
 
-    def gather(self, outputs: Sequence[Tensors], inputs: Tensors, opts: Any) -> dist.Work:
+    def gather(
+        self, outputs: Any, inputs: Tensors, opts: Any = None, timeout: Any = None, root: Any = None
+    ) -> dist.Work:
+        if isinstance(inputs, torch.Tensor):
+            outputs, inputs = [outputs] if outputs else [], [inputs]
+        opts = options(dist.GatherOptions, opts, rootRank=first(root, opts))
         call = collectives.gather(self.comm, outputs, inputs, opts.rootRank)
         return self._made("gather", opts, [one for lists in outputs for one in lists], call)
 
-    def scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any) -> dist.Work:
+    def scatter(
+        self, outputs: Tensors, inputs: Any, opts: Any = None, timeout: Any = None, root: Any = None
+    ) -> dist.Work:
+        if isinstance(outputs, torch.Tensor):
+            outputs, inputs = [outputs], [inputs] if inputs else []
+        opts = options(dist.ScatterOptions, opts, rootRank=first(root, opts))
         call = collectives.scatter(self.comm, outputs, inputs, opts.rootRank)
         return self._made("scatter", opts, outputs, call)
 
-    def reduce_scatter(self, outputs: Tensors, inputs: Sequence[Tensors], opts: Any = None) -> dist.Work:
-        opts = opts or dist.ReduceScatterOptions()
+    def reduce_scatter(
+        self, outputs: Tensors, inputs: Any, opts: Any = None, timeout: Any = None, op: Any = None
+    ) -> dist.Work:
+        if isinstance(outputs, torch.Tensor):
+            outputs, inputs = [outputs], [inputs]
+        opts = options(dist.ReduceScatterOptions, opts, reduceOp=first(op, opts))
         call = collectives.reduce_scatter(self.comm, outputs, inputs, opts.reduceOp)
         return self._made("reduce_scatter", opts, outputs, call)
 
     def reduce_scatter_single_coalesced(self, outputs: Tensors, inputs: Tensors, opts: Any = None) -> dist.Work:
-        opts = opts or dist.ReduceScatterOptions()
+        opts = options(dist.ReduceScatterOptions, opts)
         call = collectives.reduce_scatter_single(self.comm, outputs, inputs, opts.reduceOp)
         return self._made("reduce_scatter_tensor", opts, outputs, call)
 
@@ -105,11 +131,12 @@ class GroupCalls:
         recv_rows: Sequence[int],
         send_rows: Sequence[int],
         opts: Any = None,
+        timeout: Any = None,
     ) -> dist.Work:
         call = collectives.all_to_all_single(self.comm, output, tensor, recv_rows, send_rows)
         return self._made("all_to_all_single", opts, [output], call)
 
-    def barrier(self, opts: Any = None) -> dist.Work:
+    def barrier(self, opts: Any = None, timeout: Any = None) -> dist.Work:
         return self._made("barrier", opts, [], self.comm.barrier)
 
     _allgather_base = all_gather_single
@@ -155,7 +182,9 @@ class GroupCalls:
 
     def _made(self, operation: str, opts: Any, tensors: Tensors, call: Call) -> dist.Work:
         """Make a call, or have the worker make it."""
-        if opts is not None and not opts.asyncOp:
+        if not getattr(
+            opts, "asyncOp", True
+        ):  # a call without options, such as `group.barrier(limit)`, returns a handle
             raising(call)
             return DONE
         return submit(self.comm._dispatcher.worker, operation, call, tensors)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from shmcoll.communicator import Communicator
+from shmcoll.torch import sparse
 from shmcoll.torch.operators import operator_of
 from shmcoll.torch.tensors import Written, read, read_flat
 
@@ -22,6 +23,8 @@ Tensors = Sequence[torch.Tensor]
 
 def all_reduce(comm: Communicator, tensors: Tensors, op: Any) -> Call:
     operator, written = operator_of(op), Written()
+    if len(tensors) == 1 and tensors[0].layout is torch.sparse_coo:
+        return sparse.all_reduce(comm, tensors[0], operator)
     arrays = [written.array(tensor) for tensor in tensors]
 
     def call() -> None:

@@ -83,7 +83,13 @@ class Written:
     def finish(self) -> None:
         """Copy back what the call has written into copies."""
         for tensor, made in self._copies:
-            tensor.copy_(made)
+            strides = tensor.stride()
+            _once(tensor, strides).copy_(_once(made, strides))
+
+
+def _once(tensor: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
+    """Return the part of a tensor that has each element of an expanded one, with these strides, once."""
+    return tensor[tuple(slice(None if stride else 1) for stride in strides)]
 
 
 def _memory(tensor: torch.Tensor) -> np.ndarray | None:

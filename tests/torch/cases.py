@@ -466,7 +466,9 @@ def inference_mode(rank: int, size: int) -> None:
 def mistakes_are_refused_before_anything_moves(rank: int, size: int) -> None:
     x, out = torch.ones(4), torch.zeros(4 * size)
     for error, text, call in (
-        (TypeError, "dense tensors", lambda: dist.all_reduce(x.to_sparse())),
+        (TypeError, "dense tensors", lambda: dist.broadcast(x.to_sparse(), 0)),
+        (ValueError, "only be added up", lambda: dist.all_reduce(x.to_sparse(), Op.MAX)),
+        (ValueError, "different shapes", lambda: dist.all_reduce(torch.ones(2 + rank).to_sparse())),
         (TypeError, "avg", lambda: dist.all_reduce(torch.ones(2, dtype=torch.int64), Op.AVG)),
         (TypeError, "bor", lambda: dist.all_reduce(x, Op.BOR)),
         (TypeError, "float8", lambda: dist.all_reduce(x.to(torch.float8_e5m2))),

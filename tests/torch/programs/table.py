@@ -66,3 +66,14 @@ def train(trained: torch.nn.Module, rank: int, steps: int = 3) -> None:
         optimizer.zero_grad()
         trained(batch(rank, step)).square().mean().backward()
         optimizer.step()
+
+
+def are_alike(found: Any, expected: Any, tolerance: float) -> bool:
+    """Return whether two results are equal, except for this relative difference of numbers below and above 1."""
+    if isinstance(found, float) and isinstance(expected, float) and tolerance:
+        return abs(found - expected) <= tolerance * max(1.0, abs(expected))
+    if isinstance(found, dict) and isinstance(expected, dict):
+        return found.keys() == expected.keys() and all(are_alike(found[k], expected[k], tolerance) for k in found)
+    if isinstance(found, list | tuple) and isinstance(expected, list | tuple):
+        return len(found) == len(expected) and all(map(are_alike, found, expected, [tolerance] * len(found)))
+    return bool(found == expected)

@@ -1,0 +1,121 @@
+"""Programs with tensors that are not plain memory, and with calls of the group itself."""
+
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from tests.torch.programs.table import program
+
+
+@program
+def sparse_gradients(rank: int, size: int) -> Any:
+    """Each rank touches other rows, one several times, and one rank of the second table none."""
+    results = []
+    for dtype in (torch.float32, torch.float64):
+        table = DistributedDataParallel(torch.nn.Embedding(10, 3, sparse=True, dtype=dtype))
+        optimizer = torch.optim.SGD(table.parameters(), lr=0.5)
+        for step in range(3):
+            optimizer.zero_grad()
+            rows = torch.tensor([rank, 5, 5, step]) if rank else torch.tensor([], dtype=torch.int64)
+            (table(rows) * (rank + 1)).sum().backward()
+            results.append(table.module.weight.grad)
+            optimizer.step()
+        results.append(table.module.weight)
+    return results
+
+
+def made(indices: torch.Tensor, values: torch.Tensor, shape: Any) -> torch.Tensor:
+    return torch.sparse_coo_tensor(indices, values, shape, check_invariants=True)
+
+
+@program
+def sparse_all_reduce(rank: int, size: int) -> Any:
+    def given(dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        indices = torch.tensor([[0, 1 + rank, 0], [0, 2, 0]])
+        return made(indices, torch.tensor([3, 4, 5 + rank], dtype=dtype), (size + 1, 4))
+
+    results = [given(), given(torch.int64), given(torch.float64)]
+    for tensor in results:
+        dist.all_reduce(tensor)
+    later = given()
+    work = dist.all_reduce(later, async_op=True)
+    work.wait()
+    rows = made(torch.tensor([[rank, 2]]), torch.ones(2, 3), (size + 2, 3))  # with dense rows
+    dist.all_reduce(rows)
+    nothing = made(torch.zeros(2, 0, dtype=torch.int64), torch.zeros(0), (2, 2))
+    dist.all_reduce(nothing)
+    return [*results, later, rows, nothing]
+
+
+@program
+def expanded_tensors(rank: int, size: int) -> Any:
+    room = [torch.full((64,), rank + 1.0) for _ in range(3)]  # gloo writes past the element
+    results = [room[0][:1].expand(4), room[1][:1].expand(2, 3), room[2][:1].expand(2, 2, 2)]
+    dist.all_reduce(results[0])
+    dist.broadcast(results[1], 1)
+    dist.all_reduce(results[2], async_op=True).wait()
+    rows = (torch.arange(64.0) + rank)[:2].view(2, 1).expand(2, 3)
+    dist.all_reduce(rows)
+    return [*results, rows]
+
+
+@program
+def calls_of_the_group_itself(rank: int, size: int) -> Any:
+    group, limit = dist.group.WORLD, timedelta(seconds=60)
+    MAX = dist.ReduceOp.MAX
+    results: list[Any] = [group.rank(), group.size()]
+
+    def x() -> torch.Tensor:
+        return torch.arange(float(2 * size)).view(size, 2) + rank
+
+    def parts() -> list[torch.Tensor]:
+        return [torch.zeros(size, 2) for _ in range(size)]
+
+    def done(work: Any, *tensors: Any) -> None:
+        work.wait()
+        results.extend(tensors)
+
+    for arguments, words in (
+        ((), {}),
+        ((MAX,), {}),
+        ((), {"op": MAX}),
+        ((MAX, limit), {}),
+        ((), {"timeout": limit}),
+    ):
+        tensor, listed = x(), x()
+        done(group.allreduce(tensor, *arguments, **words), tensor)
+        done(group.allreduce([listed], *arguments, **words), listed)
+    for arguments, words in (((1,), {}), ((), {"root": 1}), ((1, limit), {})):
+        tensor = x()
+        done(group.broadcast(tensor, *arguments, **words), tensor)
+    for arguments, words in (((0,), {}), ((0, MAX), {}), ((), {"root": 0, "op": MAX, "timeout": limit})):
+        tensor = x()
+        done(group.reduce(tensor, *arguments, **words), tensor if rank == 0 else None)
+    outputs = parts()
+    done(group.allgather(outputs, x()), outputs)
+    done(group.allgather([outputs], [x() * 2]), outputs)
+    for words in ({"root": 1}, {"root": 1, "timeout": limit}):
+        outputs = parts() if rank == 1 else []
+        done(group.gather(outputs, x(), **words), outputs)
+        tensor = x()
+        done(group.scatter(tensor, [x() + i for i in range(size)] if rank == 1 else [], **words), tensor)
+    for arguments in ((), (MAX,), (MAX, limit)):
+        tensor = x()
+        done(group.reduce_scatter(tensor, [x() + i for i in range(size)], *arguments), tensor)
+    whole, part = torch.zeros(size * size, 2), torch.zeros(1, 2)
+    done(group._allgather_base(whole, x()), whole)
+    done(group._reduce_scatter_base(part, x()), part)
+    exchanged = torch.zeros(size, 2)
+    done(group.alltoall_base(exchanged, x(), [], []), exchanged)
+    done(group.alltoall_base(exchanged, x(), [1] * size, [1] * size, timeout=limit), exchanged)
+    rows = [torch.zeros(1, 2) for _ in range(size)]
+    done(group.alltoall(rows, list(x().split(1))), rows)
+    done(group.barrier())
+    done(group.barrier(timeout=limit))
+    tensor = x()
+    if rank < 2:
+        done(group.send([tensor], 1, 3) if rank == 0 else group.recv([tensor], 0, 3))
+    return [*results, tensor]
