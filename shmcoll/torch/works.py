@@ -97,9 +97,9 @@ class Pending(dist.Work):
         Raises:
             torch.distributed.DistBackendError: the call has failed, or has not ended within `timeout`.
         """
-        self._make_up_to_here()
         if self._is_made:
             return True
+        self._make_up_to_here()
         limit = seconds(timeout)
         try:
             result = self._work.wait(limit)
@@ -160,8 +160,8 @@ class Pending(dist.Work):
 
     def _complete(self) -> None:
         """Complete the futures, each once."""
-        with contextlib.suppress(IndexError):  # empty, perhaps by another thread
-            while True:
+        with contextlib.suppress(IndexError):  # another thread has taken it
+            while self._futures:
                 self._futures.pop(0).set_result(None)
 
     def _make_up_to_here(self) -> None:
@@ -196,7 +196,8 @@ def submit(worker: AsyncWorker, operation: str, call: Callable[[], Any], tensors
     def make() -> None:
         call()
         pending._is_made = True
-        pending._complete()
+        if pending._futures:
+            pending._complete()
 
     if worker.turns.is_mine():
         result = None
