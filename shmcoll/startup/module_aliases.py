@@ -4,6 +4,9 @@ A finder at the head of `sys.meta_path` answers for the names of these packages 
 very modules of shmcoll under another name, so that a class is the same by either path. A module that shmcoll does not
 have is not found.
 
+Where MindSpore is installed, `import mindspore` gives MindSpore, and `shmcoll.mindspore.installed` gives it our
+communication. That is decided at its import.
+
 A program may also put our package into `sys.modules` itself. The finder then answers for what is in the package.
 """
 
@@ -15,23 +18,22 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
+#: where one of these is installed, it keeps its name and has our communication
+_KEPT = ("mindspore",)
 
-def install(always: Iterable[str] = (), where_missing: Iterable[str] = ()) -> None:
-    """Give our packages, or what is in those that are in `sys.modules`, to a program that imports others.
 
-    Args:
-        always: names of packages that ours replace, also if they are installed.
-        where_missing: names of packages that ours replace if they are not installed. That is decided at their import.
-    """
-    names = dict.fromkeys(where_missing, False) | dict.fromkeys(always, True)
+def install(names: Iterable[str] = ()) -> None:
+    """Give our packages of these names, or what is in those that are in `sys.modules`, to a program that imports
+    others."""
+    names = list(names)
     if names or not any(isinstance(one, _Finder) for one in sys.meta_path):
         sys.meta_path.insert(0, _Finder(names))
 
 
 class _Finder(MetaPathFinder, Loader):
-    """names: for each package whether ours replaces it also if it is installed."""
+    """names: the packages that the program gets from us."""
 
-    def __init__(self, names: dict[str, bool]):
+    def __init__(self, names: list[str]):
         self._names = names
         self._specs: dict[str, ModuleSpec | None] = {}
 
@@ -48,9 +50,16 @@ class _Finder(MetaPathFinder, Loader):
 
     def _is_ours(self, package: str, *, is_package: bool) -> bool:
         if is_package:
-            return package in self._names and (self._names[package] or PathFinder.find_spec(package) is None)
+            return package in self._names and not self._keeps(package)
         ours = sys.modules.get(f"shmcoll.{package}")
         return ours is not None and sys.modules.get(package) is ours
+
+    def _keeps(self, package: str) -> bool:
+        if package not in _KEPT or PathFinder.find_spec(package) is None:
+            return False
+        self._names.remove(package)
+        importlib.import_module(f"shmcoll.{package}.installed").install()
+        return True
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         module = importlib.import_module(f"shmcoll.{spec.name}")

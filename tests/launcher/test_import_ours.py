@@ -30,23 +30,55 @@ def test_nki_is_ours(shmrun, how):
     assert (done.returncode, done.stdout, done.stderr) == (0, "[2.] No module named 'nki.compiler'\n" * 2, "")
 
 
-def test_mindspore_is_ours_if_asked_for_or_under_msrun(shmrun):
+@pytest.mark.skipif(importlib.util.find_spec("mindspore") is not None, reason="MindSpore is installed")
+@pytest.mark.parametrize("flags", [("--mindspore", "-n", "1"), ("--worker_num", "1")], ids=" ".join)
+def test_mindspore_is_ours_where_it_is_missing(shmrun, flags):
     program = "import mindspore, mindspore.ops as ops, shmcoll.mindspore; print(mindspore is shmcoll.mindspore)"
-    flags = [["--mindspore", "-n", "1"]]
-    if importlib.util.find_spec("mindspore") is None:
-        flags += [["--worker_num", "1"]]
-    for line in flags:
-        done = shmrun(*line, "-c", program)
-        assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", ""), line
+    done = shmrun(*flags, "-c", program)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
+
+
+#: a MindSpore in the program's own directory: the shape of the real one's imports
+INSTALLED = {
+    "__init__.py": "from mindspore import communication, nn; get_context = {'device_target': 'CPU'}.get",
+    "communication/__init__.py": "from mindspore.communication.management import GlobalComm, get_rank, init",
+    "communication/_comm_helper.py": "class GlobalComm: pass\n_is_initialized = None",
+    "communication/management.py": """
+        from mindspore.communication._comm_helper import GlobalComm, _is_initialized
+        def init(): raise AssertionError
+        def get_rank(group=None): raise AssertionError
+        def their_own(): return "their own"
+    """,
+    "nn.py": "Dense = 'a layer'",
+}
+
+
+@pytest.mark.parametrize("flags", [("--mindspore", "-n"), ("--mindspore", "--fresh", "-n"), ("--worker_num",)])
+def test_an_installed_mindspore_gets_our_communication(shmrun, flags):
+    for name, text in INSTALLED.items():
+        shmrun.write(text, f"mindspore/{name}")
+    job = shmrun.write("""
+        import inspect, mindspore, shmcoll.mindspore
+        from mindspore import nn
+        from mindspore.communication import GlobalComm, get_rank, init, management
+        init()
+        assert mindspore.communication.get_rank is shmcoll.mindspore.communication.get_rank
+        assert management._is_initialized() and GlobalComm.WORLD_COMM_GROUP == "mccl_world_group"
+        assert "AssertionError" in inspect.getsource(management)
+        print(get_rank(), nn.Dense, management.their_own())
+    """)
+    done = shmrun(*flags, 1, job)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "0 a layer their own\n", "")
 
 
 def test_an_installed_package_is_replaced_only_if_that_is_asked_for(shmrun):
-    """It is in the program's own directory. msrun's flags replace only what is missing."""
+    """It is in the program's own directory. MindSpore is never replaced."""
     shmrun.write("print('theirs')", "nki.py")
     shmrun.write("print('theirs')", "mindspore.py")
     job = shmrun.write("import mindspore, nki; print(hasattr(mindspore, 'ops'), hasattr(nki, 'collectives'))")
     for flags, wanted in (
         (("--worker_num", "1"), "theirs\ntheirs\nFalse False\n"),
+        (("-n", "1", "--mindspore"), "theirs\ntheirs\nFalse False\n"),
         (("-n", "1", "--nki"), "theirs\nFalse True\n"),
     ):
         done = shmrun(*flags, job)

@@ -1,4 +1,4 @@
-"""With MindSpore installed (`make test-mindspore`): gradients, the same calls on both, and Graph mode.
+"""With MindSpore installed (`make test-mindspore`): programs, gradients, the same calls on both, and Graph mode.
 
 MindSpore runs in programs of its own, never in the process of the tests: it has threads, and ranks are forks.
 """
@@ -46,9 +46,20 @@ def test_gradients(run, n):
     assert sorted(run("-m", "shmrun", "-n", n, HERE / "gradients.py")) == [f"rank {r} is done" for r in range(n)]
 
 
+@pytest.mark.parametrize("n", [2, 4])
+@pytest.mark.parametrize("name", ["data_parallel", "experts", "pipeline"])
+def test_a_program_runs_unchanged(run, name, n):
+    told = run("-m", "shmrun", "--mindspore", "-n", n, HERE / "programs" / f"{name}.py")
+    assert sorted(told) == [f"rank {rank}: right" for rank in range(n)]
+
+
 def test_collectives_are_those_of_mindspore(run, tmp_path):
-    """The same program, started by each launcher. It ends with an error if a call names what it does not know."""
+    """The same program, started by each launcher. It ends with an error if a call names what it does not know.
+
+    MindSpore with our communication prints what our package prints."""
     ours = run("-m", "shmrun", "-n", 2, HERE / "collectives.py", "ours")
+    given = run("-m", "shmrun", "--mindspore", "-n", 2, HERE / "collectives.py")
+    assert sorted(given) == sorted(ours)
     run(
         "-m", "mindspore.parallel.cluster.run", "--worker_num", 2, "--local_worker_num", 2, "--master_port", 18118,
         "--join", "True", "--log_dir", "logs", HERE / "collectives.py",

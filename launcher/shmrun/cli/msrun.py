@@ -6,7 +6,7 @@ A command line is msrun's if it has one of FLAGS, which no other launcher has. T
 * the output of rank N goes to `worker_N.log` in `--log_dir`, or to the name of `--worker_log_name`; with `--join True`
   it goes to the screen too, or that of the ranks in `--tail_worker_log`;
 * ranks find MS_ROLE, MS_WORKER_NUM, MS_NODE_ID, MS_SCHED_HOST, MS_SCHED_PORT and MS_TOPO_TIMEOUT in their environment;
-* `import mindspore` works: where MindSpore is not installed, it gives `shmcoll.mindspore`.
+* `import mindspore` works: it gives `shmcoll.mindspore`, as `--mindspore` does.
 
 It differs from msrun in three points. shmrun starts no scheduler, so there is no `scheduler.log`. It waits for the job
 without `--join True` as well. Without `--log_dir` the output goes to the screen, and not to files in the current

@@ -120,7 +120,9 @@ class Options:
     share_arrays: bool = _switch(
         "make numpy arrays of 64 KiB and more in the memory that the ranks share, so that collectives copy less"
     )
-    mindspore: bool = _switch("`import mindspore` gives shmcoll.mindspore, also if MindSpore is installed")
+    mindspore: bool = _switch(
+        "`import mindspore` gives shmcoll.mindspore or, if it is installed, MindSpore with our communication"
+    )
     nki: bool = _switch("`import nki` gives shmcoll.nki, also if NKI is installed")
     fresh: bool = _switch("start a new interpreter for each rank instead of forking the launcher")
     command: tuple[str, ...] = ()
@@ -128,10 +130,14 @@ class Options:
     msrun: Habits | None = None
 
     @property
-    def aliases(self) -> tuple[list[str], list[str]]:
-        """Return the packages that ours replace: always, and where they are not installed."""
-        always = [name for name in ("mindspore", "nki") if getattr(self, name)]
-        return always, ["mindspore"] if self.msrun and not self.mindspore else []
+    def asked(self) -> list[str]:
+        """Return the packages that a flag asks for."""
+        return [name for name in ("mindspore", "nki") if getattr(self, name)]
+
+    @property
+    def aliases(self) -> list[str]:
+        """Return the packages that the program gets from us."""
+        return self.asked + (["mindspore"] if self.msrun and not self.mindspore else [])
 
     @property
     def line_buffered(self) -> bool:

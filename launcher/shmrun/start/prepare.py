@@ -38,8 +38,8 @@ def prepare(options: Options, program: Program) -> Job:
     screen = terminal.controlling()
     _open_standard_descriptors()
     _check_system()
-    if not program.python and any(asked := options.aliases[0]):
-        raise Refused(f"--{asked[0]} is for Python programs, and {program.name!r} is an executable", 2)
+    if not program.python and options.asked:
+        raise Refused(f"--{options.asked[0]} is for Python programs, and {program.name!r} is an executable", 2)
     _set_environment(options)
     _make_log_files(options)
     try:

@@ -1,6 +1,6 @@
 """A rank with an interpreter of its own (`--fresh`).
 
-`spawn` starts it as `python .../fresh_start REPORT-FD MASK BUFFERING ALIASES ALIASES KIND CODE PROGRAM ...`, with
+`spawn` starts it as `python .../fresh_start REPORT-FD MASK BUFFERING ALIASES KIND CODE PROGRAM ...`, with
 signals blocked until it is ready for them; MASK is that of the program. It differs from `python PROGRAM ...` only in
 this: exceptions are reported to the launcher, output that the launcher tags is line
 buffered, and our packages can have other names (`Options.aliases`).
@@ -20,13 +20,13 @@ def command(program: Program, report_fd: int, mask: Iterable[int], options: Opti
     """Return the command line that runs `program` here, under the launcher's own interpreter options."""
     blocked = ",".join(str(int(signum)) for signum in mask)
     buffering = "line" if options.line_buffered else "block"
-    own = [str(report_fd), blocked, buffering, *map(",".join, options.aliases), program.kind.value, program.code]
+    own = [str(report_fd), blocked, buffering, ",".join(options.aliases), program.kind.value, program.code]
     return [sys.executable, *flags(), str(Path(__file__).with_name("fresh_start")), *own, *program.argv]
 
 
 def main() -> int:
-    report_fd, blocked, buffering, always, where_missing, kind, code, *argv = sys.argv[1:]
+    report_fd, blocked, buffering, names, kind, code, *argv = sys.argv[1:]
     program = Program(Kind(kind), argv[0], tuple(argv), code)
     mask = [int(signum) for signum in blocked.split(",") if signum]
-    aliases = [list(filter(None, names.split(","))) for names in (always, where_missing)]
+    aliases = [name for name in names.split(",") if name]
     return run_python.run(program, int(report_fd), mask, line_buffered=buffering == "line", aliases=aliases)

@@ -32,20 +32,20 @@ def run(
     mask: Iterable[int],
     *,
     line_buffered: bool,
-    aliases: Sequence[Sequence[str]],
+    aliases: Sequence[str],
 ) -> int:
     """Run `program` to its end and return the exit code. `SystemExit` passes through. mask: the signals to block.
-    aliases: the packages that ours replace (`Options.aliases`).
+    aliases: the packages that it gets from us (`Options.aliases`).
 
     The caller must return this value all the way out to `sys.exit`, so that the interpreter ends as it always does.
     """
     _look_fresh(program)
     if line_buffered and isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True)
-    if any(aliases):
+    if aliases:
         from shmcoll.startup import module_aliases
 
-        module_aliases.install(*aliases)
+        module_aliases.install(aliases)
     report = exception_report.install(report_fd)
     stack_server.offer()
     try:

@@ -5,6 +5,7 @@ MindSpore. Checks, their order and the types of errors are those of MindSpore 2.
 """
 
 import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -38,7 +39,8 @@ def init(backend_name: str | None = None) -> None:
     Errors of joining are those of `shmcoll.init`.
     """
     if backend_name is None:
-        backend_name = _BACKEND_OF_TARGET.get(context.get_context("device_target"), "hccl")
+        target = sys.modules.get("mindspore", context).get_context("device_target")  # MindSpore's own, if it is there
+        backend_name = _BACKEND_OF_TARGET.get(target, "hccl")
     if not isinstance(backend_name, str):
         raise TypeError(
             f"For 'init', the argument 'backend_name' must be a string, but got the type : {type(backend_name)}"
