@@ -74,6 +74,11 @@ PLACED = {
         ((None, None, None, 3, 4), NOT_A_STRING),
         ((None, None, None, None, 4), NOT_A_BOOL),
         ((None, None), no("all_gather_into_tensor_uneven")),
+        (
+            (np.ones((3, 2)), np.ones((1, 2)), [1]),
+            "ValueError: For 'all_gather_into_tensor_uneven', output_tensor shape must be equal to (1, 2), "
+            "but got (3, 2)",
+        ),
     ],
     "reduce_scatter_tensor_uneven": [
         ((None, None, None, 5), no_op("reduce_scatter_tensor_uneven")[0]),
@@ -343,12 +348,15 @@ def test_what_does_not_fit_together_is_refused_on_every_rank(ranks, told):
     def run(comm) -> list[str]:
         d.init_process_group()
         x, out = np.ones(2), np.zeros(2)
+        no_sizes = (3, [1], ["a", 1])
         found = [
             told(lambda: d.all_to_all_single(out, np.ones(3))),
             told(lambda: d.all_to_all_single(np.ones(3), x)),
             told(lambda: d.all_to_all([np.ones(1), np.ones(1)], [np.ones(1), np.ones(1 + comm.rank)])),
             told(lambda: d.all_to_all_single(out, x, [2, 0], [1, 1])),
             told(lambda: d.all_gather_into_tensor_uneven(np.ones(3), np.ones(2), [1, 2])),
+            *(told(partial(d.all_gather_into_tensor_uneven, np.ones(4), np.ones(1), one)) for one in no_sizes),
+            *(told(partial(d.reduce_scatter_tensor_uneven, np.ones(1), np.ones(2), one)) for one in no_sizes),
             told(lambda: d.broadcast_object_list([comm.rank] * (comm.rank + 1))),
         ]
         if comm.rank:
@@ -364,6 +372,8 @@ def test_what_does_not_fit_together_is_refused_on_every_rank(ranks, told):
             "ValueError: output shape at dim 0 must be divided by world_size, but got 3 and 2.",
         ]
         assert [one.split(":")[0] for one in found[2:5]] == ["ValueError"] * 3
+        assert [one.split(":")[0] for one in found[5:11]] == ["ValueError", "ValueError", "TypeError"] * 2
+        del found[5:11]
         assert found[5] == (
             "ValueError: For broadcast_object_list, rank 1 has a list of 2 objects, but got 1 objects"
             if rank

@@ -3,6 +3,8 @@ reduce_scatter_tensor, gather_into_tensor, scatter_tensor, and the uneven forms 
 
 from typing import Any
 
+import numpy as np
+
 from shmcoll.mindspore.mint.distributed.checks import (
     array_of,
     check_moved,
@@ -66,7 +68,8 @@ def all_gather_into_tensor_uneven(
 
     Raises:
         TypeError: an argument is not as above.
-        ValueError: on every rank, before a byte moves: the sizes are not those of the inputs, or do not fit the output.
+        ValueError: `output` has more rows than the sizes say. On every rank, before a byte moves: the sizes are not
+            those of the inputs, or do not fit the output.
         RuntimeError: as for `all_gather_into_tensor`.
     """
     name = "all_gather_into_tensor_uneven"
@@ -74,6 +77,8 @@ def all_gather_into_tensor_uneven(
     x, out = array_of(name, input), array_of(name, output, "output")
     check_moved(name, x)
     counts = output_split_sizes or even_split("output", out.shape, comm.size)
+    if (rows := _integers(counts, comm.size)) and out.shape[:1] > (sum(rows),):  # the call itself allows more rows
+        check_written(name, out, (sum(rows), *x.shape[1:]), x)
     return handle_of(comm.all_gather_v(x, recv_counts=counts, out=out, axis=0, async_op=async_op), async_op)
 
 
@@ -138,8 +143,8 @@ def reduce_scatter_tensor_uneven(
     x, out = array_of(name, input), array_of(name, output, "output")
     check_moved(name, x)
     counts = input_split_sizes or even_split("input", x.shape, comm.size)
-    if len(counts) == comm.size:  # the call refuses a list of another length
-        check_written(name, out, (counts[comm.rank], *x.shape[1:]), x)
+    if rows := _integers(counts, comm.size):
+        check_written(name, out, (rows[comm.rank], *x.shape[1:]), x)
     return handle_of(comm.reduce_scatter_v(x, counts, op, out=out, axis=0, async_op=async_op), async_op)
 
 
@@ -222,6 +227,12 @@ def part_shape(operation: str, shape: tuple[int, ...], size: int) -> tuple[int, 
 def even_split(what: str, shape: tuple[int, ...], size: int) -> list[int]:
     """Return the number of rows in each of `size` equal blocks. Raise `ValueError` if they are not equal."""
     return [check_even(what, shape, size)] * size
+
+
+def _integers(counts: Any, size: int) -> list[int] | None:
+    """Return `counts` if they are `size` integers. If they are not, the call will refuse them."""
+    found = np.asarray(counts)
+    return found.tolist() if found.shape == (size,) and found.dtype.kind in "iu" else None
 
 
 def check_even(what: str, shape: tuple[int, ...], size: int) -> int:
