@@ -1,7 +1,8 @@
 """What a name of another library is called here, for the text of an `AttributeError`, and of a package that is not
-installed."""
+installed, or of which shmcoll has a part."""
 
 import inspect
+import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -107,9 +108,27 @@ _MODULES = {
 }
 
 
-def of_module(name: str | None) -> str:
-    """Return what to do about a package that is not installed; empty if shmcoll has nothing like it."""
-    return _MODULES.get(name or "", "")
+#: our package for MindSpore has a part of its names
+_PART = "shmcoll.mindspore"
+
+
+def of_error(error: BaseException) -> str:
+    """Return what to do about a package that is not installed, or a name that our part of one lacks; empty if shmcoll
+    has nothing like it."""
+    if isinstance(error, ImportError):
+        name = error.name or ""
+        if name in _MODULES:
+            return _MODULES[name]
+        package = sys.modules.get(name.partition(".")[0])
+        owners = [name, f"{getattr(package, '__name__', '')}.{name.partition('.')[2]}"]
+    elif isinstance(error, AttributeError):
+        kind = error.obj if isinstance(error.obj, type) else type(error.obj)
+        owners = [getattr(error.obj, "__name__", ""), *(one.__module__ for one in kind.__mro__)]
+    else:
+        return ""
+    if not any(f"{one}.".startswith(f"{_PART}.") for one in owners):
+        return ""
+    return f"{_PART} has a part of MindSpore's names: for the others, pip install mindspore, and shmrun --mindspore"
 
 
 def missing(

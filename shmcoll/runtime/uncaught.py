@@ -65,8 +65,8 @@ def _note_empty_input(error: BaseException) -> None:
 
 
 def explain(error: BaseException) -> None:
-    """Add a note to an exception about a package that is not installed, if it has another name here."""
-    note = other_names.of_module(error.name) if isinstance(error, ModuleNotFoundError) else ""
+    """Add a note to an exception about a package or a name that is missing, if that has to do with shmcoll."""
+    note = other_names.of_error(error)
     if note and note not in getattr(error, "__notes__", ()):
         error.add_note(note)
 

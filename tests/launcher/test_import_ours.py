@@ -38,6 +38,25 @@ def test_mindspore_is_ours_where_it_is_missing(shmrun, flags):
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
 
 
+@pytest.mark.skipif(importlib.util.find_spec("mindspore") is not None, reason="MindSpore is installed")
+@pytest.mark.parametrize(
+    ("program", "advised"),
+    [
+        ("from mindspore import value_and_grad", True),
+        ("import mindspore.train", True),
+        ("from mindspore import nn; nn.Dense(2, 2)", True),
+        ("from mindspore import nn; nn.Cell().register_backward_hook(print)", True),
+        ("import mindspore; mindspore.Tensor([1.0]).erfinv()", True),
+        ("import mindspore, numpy; numpy.nothing", False),
+        ("import mindspore; from os import nothing", False),
+    ],
+)
+def test_a_name_that_ours_lacks(shmrun, program, advised):
+    done = shmrun("-n", 1, "--mindspore", "-c", program)
+    assert done.returncode == 1
+    assert ("for the others, pip install mindspore, and shmrun --mindspore" in done.stderr) == advised
+
+
 #: a MindSpore in the program's own directory: the shape of the real one's imports
 INSTALLED = {
     "__init__.py": "from mindspore import communication, nn; get_context = {'device_target': 'CPU'}.get",
