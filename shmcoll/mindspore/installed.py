@@ -1,26 +1,30 @@
 """MindSpore itself with our communication: what `shmrun --mindspore` gives where MindSpore is installed.
 
-MindSpore defines its communication in the modules of `_given`, and all its other modules import it from there. As soon
-as one of these modules has run, before another imports from it, our functions and operators take the place of those of
-the same names. So every path of a program leads to ours, and MindSpore's own optimizers, samplers and checkpoints find
-our groups and ranks. All else stays MindSpore's: tensors, layers, gradients, `context`.
+MindSpore defines its communication in a few modules, and all its other modules import it from there. As soon as one of
+these (`_SAME_PATH`, `_CHANGED`) has run, before another imports from it, our functions and operators take the place of
+those of the same names. So every path of a program leads to ours, and MindSpore's own optimizers, samplers and
+checkpoints find our groups and ranks. All else stays MindSpore's: tensors, layers, gradients.
 
 How a collective and MindSpore meet (`memory`, `ops.gradients`): a call of an operator is that of a cell with a `bprop`,
 which MindSpore's gradients ask in PyNative mode; functions read and write a tensor where its memory is.
 
 `DistributedGradReducer` compiles its `construct`, also in PyNative mode, and no compiler takes our operators.
-`_reduce_gradients` takes its place.
+`_reduce_gradients` takes its place. A program that chooses Graph mode gets PyNative mode, and one that chooses a device
+gets the CPU, with a warning, because our collectives work there.
 """
 
 import importlib
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
+from functools import wraps
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
 from shmcoll.mindspore.communication import GlobalComm
+from shmcoll.mindspore.context import GRAPH_MODE, PYNATIVE_MODE
 from shmcoll.mindspore.mint.distributed import is_initialized
 
 #: modules of MindSpore that get the public names of ours at the same path
@@ -31,7 +35,6 @@ _SAME_PATH = (
     "mindspore.ops.communication",
     "mindspore.ops.operations.comm_ops",
 )
-_HELPERS, _REDUCER = "mindspore.communication._comm_helper", "mindspore.nn.wrap.grad_reducer"
 
 
 def install() -> None:
@@ -43,7 +46,7 @@ class _Finder(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname not in (*_SAME_PATH, _HELPERS, _REDUCER):
+        if fullname not in _SAME_PATH and fullname not in _CHANGED:
             return None
         spec = PathFinder.find_spec(fullname, path)
         if spec is not None and spec.loader is not None:
@@ -62,20 +65,56 @@ class _Loader(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         self._theirs.exec_module(module)
-        _give(module)
+        if change := _CHANGED.get(module.__name__):
+            change(module)
+        else:
+            ours = importlib.import_module(f"shmcoll.{module.__name__}")
+            vars(module).update((name, getattr(ours, name)) for name in ours.__all__)
 
     def __getattr__(self, name: str) -> Any:  # `inspect` and `linecache` ask it for the source
         return getattr(self._theirs, name)
 
 
-def _give(module: ModuleType) -> None:
-    if module.__name__ == _HELPERS:
-        vars(module).update(GlobalComm=GlobalComm, _is_initialized=is_initialized)
-    elif module.__name__ == _REDUCER:
-        module.DistributedGradReducer.construct = _reduce_gradients
-    else:
-        ours = importlib.import_module(f"shmcoll.{module.__name__}")
-        vars(module).update((name, getattr(ours, name)) for name in ours.__all__)
+def _change_helpers(module: ModuleType) -> None:
+    vars(module).update(GlobalComm=GlobalComm, _is_initialized=is_initialized)
+
+
+def _change_reducer(module: ModuleType) -> None:
+    module.DistributedGradReducer.construct = _reduce_gradients
+
+
+def _change_context(module: ModuleType) -> None:
+    theirs = module.set_context
+
+    @wraps(theirs)
+    def set_context(*args: Any, **settings: Any) -> None:
+        if settings.get("mode") == GRAPH_MODE:
+            settings["mode"] = _instead("Graph mode", "PyNative mode", PYNATIVE_MODE)
+        if settings.get("device_target") in _DEVICES:
+            settings["device_target"] = _instead(settings["device_target"], "the CPU", "CPU")
+        theirs(*args, **settings)
+
+    vars(module).update(set_context=set_context)
+
+
+def _change_device(module: ModuleType) -> None:
+    theirs = module.set_device
+
+    @wraps(theirs)
+    def set_device(device_target: str, device_id: int | None = None) -> None:
+        if device_target in _DEVICES:
+            device_target = _instead(device_target, "the CPU", "CPU")
+        theirs(device_target, device_id)
+
+    vars(module).update(set_device=set_device)
+
+
+_DEVICES = ("Ascend", "GPU")
+
+
+def _instead(chosen: str, ours: str, value: Any) -> Any:
+    warnings.warn(f"shmcoll: {ours} instead of {chosen}, because its collectives work there", stacklevel=3)
+    return value
 
 
 def _reduce_gradients(self: Any, grads: Sequence[Any]) -> tuple[Any, ...]:
@@ -94,3 +133,12 @@ def _reduce_gradients(self: Any, grads: Sequence[Any]) -> tuple[Any, ...]:
         return (total * self.degree if self.mean else total).astype(grad.dtype)
 
     return tuple(map(reduced, operators, self.allreduce_filter, grads))
+
+
+#: modules of MindSpore of which we change something else
+_CHANGED: dict[str, Callable[[ModuleType], None]] = {
+    "mindspore.communication._comm_helper": _change_helpers,
+    "mindspore.context": _change_context,
+    "mindspore.device_manager": _change_device,
+    "mindspore.nn.wrap.grad_reducer": _change_reducer,
+}

@@ -59,7 +59,14 @@ def test_a_name_that_ours_lacks(shmrun, program, advised):
 
 #: a MindSpore in the program's own directory: the shape of the real one's imports
 INSTALLED = {
-    "__init__.py": "from mindspore import communication, nn; get_context = {'device_target': 'CPU'}.get",
+    "__init__.py": """
+        from mindspore import communication, nn
+        from mindspore.context import set_context
+        from mindspore.device_manager import set_device
+        get_context = {'device_target': 'CPU'}.get
+    """,
+    "context.py": "def set_context(**settings): print(settings)",
+    "device_manager.py": "def set_device(device_target, device_id=None): print(device_target, device_id)",
     "communication/__init__.py": "from mindspore.communication.management import GlobalComm, get_rank, init",
     "communication/_comm_helper.py": "class GlobalComm: pass\n_is_initialized = None",
     "communication/management.py": """
@@ -77,7 +84,7 @@ def test_an_installed_mindspore_gets_our_communication(shmrun, flags):
     for name, text in INSTALLED.items():
         shmrun.write(text, f"mindspore/{name}")
     job = shmrun.write("""
-        import inspect, mindspore, shmcoll.mindspore
+        import inspect, mindspore, shmcoll.mindspore, warnings
         from mindspore import nn
         from mindspore.communication import GlobalComm, get_rank, init, management
         init()
@@ -85,9 +92,26 @@ def test_an_installed_mindspore_gets_our_communication(shmrun, flags):
         assert management._is_initialized() and GlobalComm.WORLD_COMM_GROUP == "mccl_world_group"
         assert "AssertionError" in inspect.getsource(management)
         print(get_rank(), nn.Dense, management.their_own())
+        mindspore.set_context(mode=1, device_target="CPU")
+        mindspore.set_device("no such device")
+        with warnings.catch_warnings(record=True) as told:
+            mindspore.set_context(mode=0, device_target="Ascend", device_id=1)
+            mindspore.set_device("GPU", 1)
+        print(*[one.message for one in told], sep="\\n")
     """)
     done = shmrun(*flags, 1, job)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "0 a layer their own\n", "")
+    because = "because its collectives work there"
+    assert done.stdout.splitlines() == [
+        "0 a layer their own",
+        "{'mode': 1, 'device_target': 'CPU'}",
+        "no such device None",
+        "{'mode': 1, 'device_target': 'CPU', 'device_id': 1}",
+        "CPU 1",
+        f"shmcoll: PyNative mode instead of Graph mode, {because}",
+        f"shmcoll: the CPU instead of Ascend, {because}",
+        f"shmcoll: the CPU instead of GPU, {because}",
+    ]
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_an_installed_package_is_replaced_only_if_that_is_asked_for(shmrun):

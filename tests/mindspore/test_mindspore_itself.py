@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.frontends.test_document_examples import EXAMPLES
+
 HERE = Path(__file__).parent
 pytestmark = [
     pytest.mark.slow,
@@ -51,6 +53,17 @@ def test_gradients(run, n):
 def test_a_program_runs_unchanged(run, name, n):
     told = run("-m", "shmrun", "--mindspore", "-n", n, HERE / "programs" / f"{name}.py")
     assert sorted(told) == [f"rank {rank}: right" for rank in range(n)]
+
+
+@pytest.mark.parametrize("name", ["AlltoAll", "AllReduce", "gather"])
+def test_an_example_of_the_documents(run, tmp_path, name):
+    """AlltoAll chooses Graph mode and a device."""
+    text, printed = EXAMPLES[name]
+    (tmp_path / "example.py").write_text("".join(f"{line[4:]}\n" for line in text.strip().splitlines()))
+    told = run("-m", "shmrun", "--mindspore", "-l", "-n", len(printed), "example.py")
+    assert printed == [
+        "\n".join(line[4:] for line in told if line.startswith(f"[{rank}] ")) for rank in range(len(printed))
+    ]
 
 
 def test_collectives_are_those_of_mindspore(run, tmp_path):
