@@ -286,10 +286,16 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
         try:
             self._compose(call, make)
             return made
-        except BaseException:  # other ranks may wait in the group for this one
+        except BaseException as error:
             if made is not None:
-                made.close()
+                made._close_because(call, error)
             raise
+
+    def _close_because(self, call: str, error: BaseException) -> None:
+        """Leave a group because an error ends the call that has made it. Other ranks may wait in the group already:
+        they learn why."""
+        self.abort(f"{call}: {str(error) or type(error).__name__}")
+        self.close()
 
     def subgroup(self, ranks: Iterable[SupportsIndex], *, name: str = "") -> Communicator:
         """Return the group of some ranks of this group. Only its members call it.

@@ -44,9 +44,9 @@ def split(comm: Any, call: str, mine: tuple[bool, int, int]) -> "Communicator | 
     try:
         comm._compose(call, make)
         return made
-    except BaseException:  # other ranks may wait in the group for this one
+    except BaseException as error:
         if made is not None:
-            made.close()
+            made._close_because(call, error)
         raise
 
 
@@ -76,7 +76,7 @@ def subgroup(comm: Any, ranks: Iterable[SupportsIndex], name: str) -> "Communica
         return made
     except BaseException as error:
         if made is not None:
-            made.close()
+            made._close_because("subgroup", error)
         if not getattr(error, "is_common", False):
             d.left("subgroup")
         raise

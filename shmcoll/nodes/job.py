@@ -108,8 +108,8 @@ class Job:
             made.timeout = parent.timeout
             self._open_groups.append(over_nodes)
             return made
-        except BaseException:
-            made.close()
+        except BaseException as error:
+            made._close_because(watch.call, error)
             raise
 
     def forget(self, comm: NodesCommunicator) -> None:
@@ -151,9 +151,9 @@ class Job:
             if topology.index == 0:
                 self.progress.watch()
             return NodesCommunicator(self, dispatcher, name, own)
-        except BaseException:
+        except BaseException as error:
             for one in made:
-                one.close()
+                one._close_because(watch.call, error)
             raise
 
     def _in_node(self, ranks: Sequence[int], number: int, label: str, watch: Watch, **how: Any) -> Any:
