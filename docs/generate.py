@@ -134,8 +134,11 @@ def _of_mindspore() -> Iterator[str]:
 
 
 _FUNCTIONS_OF_NKI = {
-    "language": ("ndarray", "zeros", "program_id", "num_programs"),
-    "isa": ("dma_copy", "tensor_copy", "memset", "core_barrier"),
+    "language": ("ndarray", "zeros", "fori_loop", "while_loop", "dynamic_range", "program_id", "num_programs"),
+    "isa": (
+        *("dma_copy", "tensor_copy", "memset", "core_barrier"),
+        *("register_alloc", "register_load", "register_move", "register_store"),
+    ),
 }
 
 

@@ -21,26 +21,26 @@ from shmcoll.engine.system.handlers import reraise_of_handler
 from shmcoll.engine.system.text import shown
 
 
-def as_array(x: Any, operation: str, rank: int) -> np.ndarray:
+def as_array(x: Any, operation: str, rank: int, name: str = "x") -> np.ndarray:
     """Return `x` as a C-contiguous, aligned ndarray in native byte order: `x` itself if it is one, otherwise a copy.
 
     Accepts arrays, anything with the buffer protocol, `__array__` or DLPack on the CPU, numbers and nested lists.
-    Raises `TypeError` for an object that is not an array of a supported dtype.
+    Raises `TypeError` for an object that is not an array of a supported dtype. name: what the user calls it.
     """
-    array = _as_native(x, operation, rank)
+    array = _as_native(x, operation, rank, name)
     if array.dtype not in BY_NUMPY:
-        raise TypeError(f"{operation} on rank {rank}: {_about_dtype(array.dtype, operation)}")
+        raise TypeError(f"{operation} on rank {rank}: {_about_dtype(array.dtype, operation, name)}")
     known = BY_NUMPY[array.dtype]
     array = np.require(array, requirements=["C", "A"])
     return array.view(known.numpy) if known.is_pair else array  # routines recognise pairs by the identity of the dtype
 
 
-def as_moved(x: Any, operation: str, rank: int) -> np.ndarray:
+def as_moved(x: Any, operation: str, rank: int, name: str = "x") -> np.ndarray:
     """Do the same for an operation that only moves elements: their dtype may be any of fixed size."""
-    array = _as_native(x, operation, rank)
+    array = _as_native(x, operation, rank, name)
     if array.dtype in BY_NUMPY:
         return as_array(array, operation, rank)
-    check_movable(array, "x", operation, rank)
+    check_movable(array, name, operation, rank)
     return np.require(array, requirements=["C", "A"])
 
 
@@ -58,18 +58,18 @@ def check_movable(array: np.ndarray, name: str, operation: str, rank: int) -> No
         )
 
 
-def _as_native(x: Any, operation: str, rank: int) -> np.ndarray:
-    check_unmasked(x, "x", operation, rank)
+def _as_native(x: Any, operation: str, rank: int, name: str) -> np.ndarray:
+    check_unmasked(x, name, operation, rank)
     try:
         if not isinstance(x, np.ndarray) and hasattr(x, "__dlpack__") and not hasattr(x, "__array__"):
             x = np.from_dlpack(x)
         array = np.asarray(x)
     except (TypeError, ValueError, BufferError, RuntimeError) as e:
         reraise_of_handler(e)
-        raise TypeError(f"{operation} on rank {rank}: x is not an array: {type(x).__name__} ({e})") from e
+        raise TypeError(f"{operation} on rank {rank}: {name} is not an array: {type(x).__name__} ({e})") from e
     is_text = array.dtype.kind in "SU" and isinstance(x, (str, bytes, list, tuple)) and not isinstance(x, np.generic)
     if array.dtype.hasobject or is_text:
-        raise TypeError(f"{operation} on rank {rank}: {_about_objects(x, array, operation)}")
+        raise TypeError(f"{operation} on rank {rank}: {_about_objects(x, array, operation, name)}")
     return array if array.dtype.isnative else array.astype(native(array.dtype))
 
 
@@ -79,50 +79,50 @@ def native(dtype: np.dtype) -> np.dtype:
     return BY_NUMPY[same].numpy if same in BY_NUMPY else same
 
 
-def _about_objects(x: Any, array: np.ndarray, operation: str) -> str:
+def _about_objects(x: Any, array: np.ndarray, operation: str, name: str) -> str:
     """Return what is wrong with an `x` of which numpy makes an array of objects or strings, and what to do about it."""
     use = f"for Python objects use {with_objects(operation)}"
     if array.dtype.kind in "SU":
         if isinstance(x, (str, bytes)):
-            return f"x is not an array: {type(x).__name__}; {use}"
-        or_array = "" if operation in _REDUCING else "; or pass np.array(x), an array of strings"
-        return f"x is a {type(x).__name__} that holds strings; {use}{or_array}"
+            return f"{name} is not an array: {type(x).__name__}; {use}"
+        or_array = "" if operation in _REDUCING else f"; or pass np.array({name}), an array of strings"
+        return f"{name} is a {type(x).__name__} that holds strings; {use}{or_array}"
     if array.size and all(isinstance(value, (int, np.integer)) for value in array.flat):
-        return "x holds an integer that 64 bits cannot hold; split it, or convert x to float64"
+        return f"{name} holds an integer that 64 bits cannot hold; split it, or convert {name} to float64"
     if isinstance(x, np.ndarray) or array.ndim:
         held = ", ".join(sorted({type(value).__name__ for value in array.flat})) or "nothing"
-        return f"x is an array of Python objects ({held}); {_conversion(array, operation)}{use}"
+        return f"{name} is an array of Python objects ({held}); {_conversion(array, operation, name)}{use}"
     if x is None:
-        return f"x is not an array: NoneType; this rank sends, so it must pass an array; {use}"
-    return f"x is not an array: {type(x).__name__}; pass an array or a number; {use}"
+        return f"{name} is not an array: NoneType; this rank sends, so it must pass an array; {use}"
+    return f"{name} is not an array: {type(x).__name__}; pass an array or a number; {use}"
 
 
 _REDUCING = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_v", "scan", "exscan")
 
 
-def _conversion(array: np.ndarray, operation: str) -> str:
+def _conversion(array: np.ndarray, operation: str, name: str) -> str:
     """Return how an array of objects becomes an array of values, if it does."""
     if array.size and all(isinstance(value, str) for value in array.flat):
-        return "" if operation in _REDUCING else "convert it, as in np.array(x, dtype=str); "
+        return "" if operation in _REDUCING else f"convert it, as in np.array({name}, dtype=str); "
     try:
         array.astype(float)
     except Exception as error:
         reraise_of_handler(error)
         return ""
-    return "convert it, as in np.array(x, dtype=float); "
+    return f"convert it, as in np.array({name}, dtype=float); "
 
 
-def _about_dtype(dtype: np.dtype, operation: str) -> str:
+def _about_dtype(dtype: np.dtype, operation: str, name: str) -> str:
     """Return what to do about an array of a dtype whose elements can be moved, but not reduced."""
     refused = f"dtype {dtype} cannot be reduced"
     if dtype.kind in "mM":
-        return f"{refused}; reduce x.view('int64'), and view the result as {str(dtype)!r}"
+        return f"{refused}; reduce {name}.view('int64'), and view the result as {str(dtype)!r}"
     if dtype.kind in "fc":
-        return f"{refused}; convert it, as in x.astype({'float64' if dtype.kind == 'f' else 'complex128'!r})"
+        return f"{refused}; convert it, as in {name}.astype({'float64' if dtype.kind == 'f' else 'complex128'!r})"
     if dtype.names is not None:
         return (
-            f"{refused}; make a call for each field, as of x[{dtype.names[0]!r}]; pairs of a value and its index are "
-            f"of a shmcoll.pair_dtype"
+            f"{refused}; make a call for each field, as of {name}[{dtype.names[0]!r}]; pairs of a value and its index "
+            f"are of a shmcoll.pair_dtype"
         )
     if dtype.kind in "SUT":
         return f"{refused}; for Python objects use {with_objects(operation)}"
@@ -174,18 +174,21 @@ def as_memory(out: Any) -> Any:
         return out
 
 
-def as_output(out: Any, shape: tuple[int, ...], dtype: np.dtype, operation: str, rank: int) -> np.ndarray:
-    """Return `out` after checking that it fits the result. Raises `TypeError` or `ValueError` if it does not."""
+def as_output(
+    out: Any, shape: tuple[int, ...], dtype: np.dtype, operation: str, rank: int, name: str = "out"
+) -> np.ndarray:
+    """Return `out` after checking that it fits the result. Raises `TypeError` or `ValueError` if it does not. name:
+    what the user calls it."""
     if not isinstance(out, np.ndarray):
-        raise TypeError(f"{operation} on rank {rank}: out must be an array, got {type(out).__name__}")
-    check_unmasked(out, "out", operation, rank)
+        raise TypeError(f"{operation} on rank {rank}: {name} must be an array, got {type(out).__name__}")
+    check_unmasked(out, name, operation, rank)
     if out.dtype != dtype:
-        raise TypeError(f"{operation} on rank {rank}: out has dtype {out.dtype}, the result has {dtype}")
+        raise TypeError(f"{operation} on rank {rank}: {name} has dtype {out.dtype}, the result has {dtype}")
     if out.shape != shape:
-        raise ValueError(f"{operation} on rank {rank}: out has shape {out.shape}, the result has {shape}")
+        raise ValueError(f"{operation} on rank {rank}: {name} has shape {out.shape}, the result has {shape}")
     if not out.flags.writeable:
-        raise ValueError(f"{operation} on rank {rank}: out is read-only")
-    check_apart(out, "out", operation, rank)
+        raise ValueError(f"{operation} on rank {rank}: {name} is read-only")
+    check_apart(out, name, operation, rank)
     return out
 
 
@@ -234,10 +237,12 @@ def overlap(a: np.ndarray, b: np.ndarray) -> bool:
         return True
 
 
-def check_divisible(x: np.ndarray, axis: int, size: int, operation: str, rank: int) -> None:
+def check_divisible(x: np.ndarray, axis: int, size: int, operation: str, rank: int, name: str = "x") -> None:
     """Raise `ValueError` if an axis of `x` cannot be split evenly among `size` ranks."""
     if x.ndim == 0:
-        raise ValueError(f"{operation} on rank {rank}: x has no axis that could be split among {size} ranks; it is 0-d")
+        raise ValueError(
+            f"{operation} on rank {rank}: {name} has no axis that could be split among {size} ranks; it is 0-d"
+        )
     if x.shape[axis] % size:
         raise ValueError(
             f"{operation} on rank {rank}: axis {axis} of length {x.shape[axis]} cannot be split "

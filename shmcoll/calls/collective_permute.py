@@ -21,7 +21,7 @@ from shmcoll.runtime.dispatcher import Dispatcher
 def collective_permute(dispatcher: Dispatcher, x: Any, pairs: Any, out: Any) -> Any:
     with dispatcher.checking("collective_permute") as check:
         array = given.as_moved(x, *check)
-        first, pairs_mark, _, *more = route_of(_as_pairs(pairs, *check), dispatcher.size, dispatcher.rank, *check)
+        first, pairs_mark, _, *more = route_of(as_pairs(pairs, *check), dispatcher.size, dispatcher.rank, *check)
         if out is not None:
             given.as_output(out, array.shape, array.dtype, *check)
             array = clear_of(array, out, array, out)
@@ -45,15 +45,16 @@ def route_of(pairs: tuple[tuple[Any, ...], ...], size: int, rank: int, operation
     return 0, mark_of(words.ctypes.data, words.size), 0, 0, source, targets.get(rank, NOBODY)
 
 
-def _as_pairs(pairs: Any, operation: str, rank: int) -> tuple[tuple[Any, ...], ...]:
+def as_pairs(pairs: Any, operation: str, rank: int, name: str = "pairs") -> tuple[tuple[Any, ...], ...]:
+    """Return pairs as tuples of integers. Raises `TypeError` if they are not pairs. name: what the user calls them."""
     if not _is_listed(pairs):
         raise TypeError(
-            f"{operation} on rank {rank}: pairs must be a sequence of (source, target), got {type(pairs).__name__}"
+            f"{operation} on rank {rank}: {name} must be a sequence of (source, target), got {type(pairs).__name__}"
         )
     found = []
     for pair in pairs:
         if isinstance(pair, str) or not _is_listed(pair) or len(both := tuple(pair)) != 2:
-            raise TypeError(f"{operation} on rank {rank}: {shown(pair)} in pairs is not a pair (source, target)")
+            raise TypeError(f"{operation} on rank {rank}: {shown(pair)} in {name} is not a pair (source, target)")
         found.append(
             tuple(given.as_index(*one, operation, rank) for one in zip(both, ("source", "target"), strict=True))
         )

@@ -108,8 +108,13 @@ _MODULES = {
 }
 
 
-#: our package for MindSpore has a part of its names
-_PART = "shmcoll.mindspore"
+#: our packages that have a part of the names of others, and what to do about the rest
+_PARTS = {
+    "shmcoll.mindspore": "shmcoll.mindspore has a part of MindSpore's names: for the others, pip install mindspore, "
+    "and shmrun --mindspore",
+    "shmcoll.nki": "shmcoll.nki has what kernels need around a collective: arrays are numpy's, so compute with numpy "
+    "(see docs/guide/nki.md)",
+}
 
 
 def of_error(error: BaseException) -> str:
@@ -126,9 +131,7 @@ def of_error(error: BaseException) -> str:
         owners = [getattr(error.obj, "__name__", ""), *(one.__module__ for one in kind.__mro__)]
     else:
         return ""
-    if not any(f"{one}.".startswith(f"{_PART}.") for one in owners):
-        return ""
-    return f"{_PART} has a part of MindSpore's names: for the others, pip install mindspore, and shmrun --mindspore"
+    return next((told for part, told in _PARTS.items() if any(f"{one}.".startswith(f"{part}.") for one in owners)), "")
 
 
 def missing(

@@ -5,7 +5,9 @@ around a collective. An import of `nki.collectives` by another path gives the sa
 
     kernels         `jit` and `simulate`: a kernel runs as Python
     isa             functions that copy and fill arrays
-    language        operators, dtypes, arrays, loops
+    language        operators, dtypes, arrays
+    loops           loops whose bounds are known at run time
+    registers       the numbers of these loops
     replica_group   which ranks take part, and the communicator of a rank-list
     tensors         the checks of lists of tensors, `priority` and the operator
     equal_blocks    all_reduce, all_gather, reduce_scatter, all_to_all

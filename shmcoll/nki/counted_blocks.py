@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from shmcoll.nki.replica_group import ReplicaGroup, joined
-from shmcoll.nki.tensors import check_priority, only_pair
+from shmcoll.nki.tensors import check_priority, check_tensors, in_our_words, only_pair
 
 SEND_COUNTS, SEND_DISPLS, RECV_COUNTS, RECV_DISPLS = range(4)
 _UINT32, _INT32 = np.dtype(np.uint32), np.dtype(np.int32)
@@ -163,7 +163,9 @@ def checked(
             f"for {size} ranks and has_rdispls={bool(has_rdispls)}, got {metadata.shape}"
         )
     if not known and not rows.flags.writeable:
-        raise ValueError(f"{operation}: metadata_tensor is read-only, but row 2 is written unless recv_counts_known")
+        raise ValueError(
+            f"{operation}: metadata_tensor is read-only, but row 2 is written; pass a copy, or recv_counts_known=True"
+        )
     return comm, size, source, target, rows
 
 
@@ -182,7 +184,10 @@ def send_blocks(
     """
     places = rows[RECV_DISPLS] if has_rdispls else _places(target.size, size)
     received: np.ndarray
-    _, received = comm.all_to_all_v(source, rows[SEND_COUNTS], rows[SEND_DISPLS], recv_displs=places, out=target)
+    try:
+        _, received = comm.all_to_all_v(source, rows[SEND_COUNTS], rows[SEND_DISPLS], recv_displs=places, out=target)
+    except (TypeError, ValueError) as error:
+        raise _in_our_words(error, "all_to_all_v", comm, source, target) from error.__cause__
     return received
 
 
@@ -204,15 +209,23 @@ def gather_blocks(
         source = _block(source, count, begin)
     places = rows[RECV_DISPLS] if has_rdispls else _places(target.size, size)
     received: np.ndarray
-    _, received = comm.all_gather_v(source, recv_displs=places, out=target)
+    try:
+        _, received = comm.all_gather_v(source, recv_displs=places, out=target)
+    except (TypeError, ValueError) as error:
+        raise _in_our_words(error, "all_gather_v", comm, source, target) from error.__cause__
     return received
+
+
+def _in_our_words(error: Exception, operation: str, comm: Any, source: np.ndarray, target: np.ndarray) -> Exception:
+    """Return the error of a call that was refused, which names the tensors as the user does."""
+    return in_our_words(error, lambda: check_tensors([(source, target)], lambda _: target.shape, operation, comm))
 
 
 def _block(source: np.ndarray, count: int, begin: int) -> np.ndarray:
     """Return what this rank sends in an all_gather_v."""
     if count and begin + count > source.size:
         raise ValueError(
-            f"all_gather_v: {count} elements from displacement {begin} are sent, but src has {source.size}"
+            f"all_gather_v: {count} elements from displacement {begin} are sent, but srcs[0] has {source.size}"
         )
     return source.reshape(-1)[begin : begin + count]
 
@@ -226,7 +239,13 @@ def _places(elements: int, size: int) -> tuple[int, ...]:
 def _as_uint32(tensor: Any, operation: str) -> np.ndarray:
     """Return the memory of an array of uint32 or int32 as plain uint32."""
     if not isinstance(tensor, np.ndarray):
-        raise TypeError(f"{operation}: metadata_tensor must be a numpy array, got {type(tensor).__name__}")
+        raise TypeError(
+            f"{operation}: metadata_tensor must be a numpy array, got {type(tensor).__name__}; "
+            f"write np.array(rows, np.uint32)"
+        )
     if tensor.dtype not in (_UINT32, _INT32):
-        raise TypeError(f"{operation}: metadata_tensor must be uint32 (or int32), got {tensor.dtype}")
+        raise TypeError(
+            f"{operation}: metadata_tensor must be uint32 (or int32), got {tensor.dtype}; convert it, as in "
+            f"metadata.astype(np.uint32)"
+        )
     return tensor.view(_UINT32, np.ndarray)

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from shmcoll.calls.arguments import check_divisible
 from shmcoll.calls.arrays import whole_shape
 from shmcoll.communicator import Communicator
 from shmcoll.nki.replica_group import ReplicaGroup, communicator
@@ -16,8 +15,8 @@ from shmcoll.nki.tensors import (
     FLOAT8,
     Pairs,
     check_priority,
-    check_results,
-    rank_in_words,
+    check_tensors,
+    in_our_words,
     reduce_float8,
     reduction,
     tensor_pairs,
@@ -50,9 +49,7 @@ def all_reduce(
     """
     pairs, comm = _begun(srcs, dsts, replica_group, priority, "all_reduce")
     operator = reduction(op, "all_reduce")
-    if len(pairs) > 1 or pairs[0][0].dtype in FLOAT8:
-        check_results(pairs, _same, "all_reduce", comm)
-    _reduce_each(comm.all_reduce, pairs, operator)
+    _reduce_each(comm.all_reduce, pairs, operator, "all_reduce", comm)
 
 
 def all_gather(
@@ -85,9 +82,12 @@ def all_gather(
         _gather_columns(pairs, comm)
         return
     if len(pairs) > 1:
-        check_results(pairs, lambda src: whole_shape(src.shape, comm.size), "all_gather", comm)
-    for src, dst in pairs:
-        comm.all_gather(src, out=dst)
+        _check(pairs, "all_gather", comm)
+    try:
+        for src, dst in pairs:
+            comm.all_gather(src, out=dst)
+    except (TypeError, ValueError) as error:
+        raise in_our_words(error, lambda: _check(pairs, "all_gather", comm)) from error.__cause__
 
 
 def _gather_columns(pairs: Pairs, comm: Communicator) -> None:
@@ -95,7 +95,7 @@ def _gather_columns(pairs: Pairs, comm: Communicator) -> None:
     if any(src.ndim != 2 for src, _ in pairs):
         shapes = ", ".join(str(src.shape) for src, _ in pairs if src.ndim != 2)
         raise ValueError(f"all_gather: collective_dim=1 needs arrays of 2 dimensions; got shape {shapes}")
-    check_results(pairs, lambda src: (src.shape[0], comm.size * src.shape[1]), "all_gather", comm)
+    check_tensors(pairs, lambda src: (src.shape[0], comm.size * src.shape[1]), "all_gather", comm)
     for src, dst in pairs:
         comm.all_gather(src, out=[dst[:, i * src.shape[1] : (i + 1) * src.shape[1]] for i in range(comm.size)])
 
@@ -132,10 +132,7 @@ def reduce_scatter(
     operator = reduction(op, "reduce_scatter")
     if collective_dim != 0 or type(collective_dim) is not int:
         _check_dimension(collective_dim, "reduce_scatter", 0)
-    if len(pairs) > 1 or pairs[0][0].dtype in FLOAT8:
-        _check_divisible(pairs, comm, "reduce_scatter")
-        check_results(pairs, lambda src: (len(src) // comm.size, *src.shape[1:]), "reduce_scatter", comm)
-    _reduce_each(comm.reduce_scatter, pairs, operator)
+    _reduce_each(comm.reduce_scatter, pairs, operator, "reduce_scatter", comm)
 
 
 def all_to_all(
@@ -166,10 +163,12 @@ def all_to_all(
     if collective_dim != 0 or type(collective_dim) is not int:
         _check_dimension(collective_dim, "all_to_all", 0)
     if len(pairs) > 1:
-        _check_divisible(pairs, comm, "all_to_all")
-        check_results(pairs, _same, "all_to_all", comm)
-    for src, dst in pairs:
-        comm.all_to_all(src, out=dst)
+        _check(pairs, "all_to_all", comm)
+    try:
+        for src, dst in pairs:
+            comm.all_to_all(src, out=dst)
+    except (TypeError, ValueError) as error:
+        raise in_our_words(error, lambda: _check(pairs, "all_to_all", comm)) from error.__cause__
 
 
 def _begun(srcs: Any, dsts: Any, group: Any, priority: Any, operation: str) -> tuple[Pairs, Communicator]:
@@ -180,17 +179,40 @@ def _begun(srcs: Any, dsts: Any, group: Any, priority: Any, operation: str) -> t
     return pairs, communicator(group, operation)
 
 
-def _reduce_each(reduce: Callable[..., Any], pairs: Pairs, operator: str) -> None:
+def _reduce_each(reduce: Callable[..., Any], pairs: Pairs, operator: str, operation: str, comm: Communicator) -> None:
     """Make a reducing call of the communicator with each pair of tensors."""
-    for src, dst in pairs:
-        if src.dtype in FLOAT8:
-            reduce_float8(reduce, src, dst, operator)
-        else:
-            reduce(src, operator, out=dst)
+    if len(pairs) > 1 or pairs[0][0].dtype in FLOAT8:
+        _check(pairs, operation, comm)
+    try:
+        for src, dst in pairs:
+            if src.dtype in FLOAT8:
+                reduce_float8(reduce, src, dst, operator)
+            else:
+                reduce(src, operator, out=dst)
+    except (TypeError, ValueError) as error:
+        raise in_our_words(error, lambda: _check(pairs, operation, comm)) from error.__cause__
 
 
-def _same(src: np.ndarray) -> tuple[int, ...]:
-    return src.shape
+#: the shape of a result from that of a source and the number of ranks; whether sources are split along axis 0
+_FORMS: dict[str, tuple[Callable[[tuple[int, ...], int], tuple[int, ...]], bool]] = {
+    "all_reduce": (lambda shape, n: shape, False),
+    "all_gather": (whole_shape, False),
+    "reduce_scatter": (lambda shape, n: (shape[0] // n, *shape[1:]), True),
+    "all_to_all": (lambda shape, n: shape, True),
+}
+
+
+def _check(pairs: Pairs, operation: str, comm: Communicator) -> None:
+    """Raise the error of the first tensor that a call cannot take."""
+    shape, is_split = _FORMS[operation]
+    check_tensors(
+        pairs,
+        lambda src: shape(src.shape, comm.size),
+        operation,
+        comm,
+        is_split=is_split,
+        reduces="reduce" in operation,
+    )
 
 
 def _check_dimension(value: Any, operation: str, largest: int) -> None:
@@ -199,8 +221,3 @@ def _check_dimension(value: Any, operation: str, largest: int) -> None:
         raise TypeError(f"{operation}: collective_dim must be an integer, got {type(value).__name__}")
     if not 0 <= value <= largest:
         raise ValueError(f"{operation}: collective_dim must be {'0 or 1' if largest else '0'}, got {value}")
-
-
-def _check_divisible(pairs: Pairs, comm: Communicator, operation: str) -> None:
-    for src, _ in pairs:
-        check_divisible(src, 0, comm.size, operation, rank_in_words(comm))

@@ -36,7 +36,12 @@ def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
 
     Returns:
         A `Kernel`; without `fn`, a decorator that makes one.
+
+    Raises:
+        TypeError: `fn` is not a function.
     """
+    if fn is not None and not callable(fn):
+        raise TypeError(f"jit: fn must be a function, got {type(fn).__name__}; write @nki.jit above one")
     return Kernel if fn is None else Kernel(fn)
 
 
@@ -45,5 +50,11 @@ def simulate(kernel: Callable[..., Any]) -> Any:
 
     Args:
         kernel: a `Kernel`, or a function.
+
+    Raises:
+        TypeError: it is neither.
     """
+    if not callable(kernel):
+        name = type(kernel).__name__
+        raise TypeError(f"simulate: kernel must be a function, got {name}; call it as nki.simulate(kernel)(x)")
     return kernel if isinstance(kernel, Kernel) else Kernel(kernel)

@@ -10,9 +10,13 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from shmcoll.nki.loops import dynamic_range as dynamic_range
+from shmcoll.nki.loops import fori_loop as fori_loop
+from shmcoll.nki.loops import while_loop as while_loop
+
 add, minimum, maximum = np.add, np.minimum, np.maximum
 
-bool_, int8, int16, int32 = np.bool_, np.int8, np.int16, np.int32
+bool_, int8, int16, int32, int64 = np.bool_, np.int8, np.int16, np.int32, np.int64
 uint8, uint16, uint32 = np.uint8, np.uint16, np.uint32
 float16, float32, bfloat16 = np.float16, np.float32, ml_dtypes.bfloat16
 float8_e3m4, float8_e4m3, float8_e5m2 = ml_dtypes.float8_e3m4, ml_dtypes.float8_e4m3, ml_dtypes.float8_e5m2
@@ -51,7 +55,7 @@ def num_programs(axes: Any = None) -> int:
     return 1
 
 
-def ndarray(shape: Any, dtype: Any, *, buffer: str = sbuf, name: str | None = None) -> np.ndarray:
+def ndarray(shape: Any, dtype: Any, buffer: str = sbuf, name: str = "", address: Any = None) -> np.ndarray:
     """Make an array of any content.
 
     Args:
@@ -59,11 +63,12 @@ def ndarray(shape: Any, dtype: Any, *, buffer: str = sbuf, name: str | None = No
         dtype: as for `numpy.empty`.
         buffer: has no effect.
         name: has no effect.
+        address: has no effect.
     """
     return np.empty(shape, dtype)
 
 
-def zeros(shape: Any, dtype: Any, *, buffer: str = sbuf, name: str | None = None) -> np.ndarray:
+def zeros(shape: Any, dtype: Any, buffer: str = sbuf, name: str = "") -> np.ndarray:
     """Make an array of zeros.
 
     Args:

@@ -15,9 +15,20 @@ from typing import Any
 import numpy as np
 
 import shmcoll
+from shmcoll.calls.collective_permute import as_pairs
 from shmcoll.communicator import Communicator
+from shmcoll.nki.registers import VirtualRegister
 from shmcoll.nki.replica_group import ReplicaGroup, joined
-from shmcoll.nki.tensors import OPERATORS, check_priority, check_results, only_pair, only_tensor, reduction
+from shmcoll.nki.tensors import (
+    OPERATORS,
+    check_priority,
+    check_tensors,
+    in_our_words,
+    only_pair,
+    only_tensor,
+    rank_in_words,
+    reduction,
+)
 
 _FIRST = (0,)  # the default of channel_ids
 _FUNCTIONS = {name: function for function, name in OPERATORS.items()}
@@ -48,7 +59,16 @@ def collective_permute(
     src, dst = only_pair(srcs, dsts, "collective_permute")
     if priority is not None:
         check_priority(priority, "collective_permute")
-    shmcoll.init().collective_permute(src, source_target_pairs, out=dst)
+    comm = shmcoll.init()
+    try:
+        comm.collective_permute(src, source_target_pairs, out=dst)
+    except (TypeError, ValueError) as error:
+
+        def check() -> None:
+            check_tensors([(src, dst)], _shape, "collective_permute", comm)
+            as_pairs(source_target_pairs, "collective_permute", rank_in_words(comm), "source_target_pairs")
+
+        raise in_our_words(error, check) from error.__cause__
 
 
 def collective_permute_implicit(
@@ -80,7 +100,7 @@ def collective_permute_implicit(
     srcs = _by_channel(srcs_by_channel, "srcs_by_channel", channel_ids, operation)
     dsts = _by_channel(dsts_by_channel, "dsts_by_channel", channel_ids, operation)
     comm, size = joined(replica_group, operation)
-    _send_around(srcs, dsts, comm, size)
+    _send_around(srcs, dsts, comm, size, operation, "srcs_by_channel[{}][0]")
 
 
 def collective_permute_implicit_reduce(
@@ -123,13 +143,17 @@ def collective_permute_implicit_reduce(
     for i, a in enumerate(left):
         b = right[i]
         if a.dtype is not b.dtype and a.dtype != b.dtype:
-            raise TypeError(f"{operation}: the operands of a channel have dtypes {a.dtype} and {b.dtype}")
+            raise TypeError(
+                f"{operation}: srcs1_by_channel[{i}][0] has dtype {b.dtype}, srcs0_by_channel[{i}][0] has {a.dtype}"
+            )
         if a.shape != b.shape:
-            raise ValueError(f"{operation}: the operands of a channel have shapes {a.shape} and {b.shape}")
+            raise ValueError(
+                f"{operation}: srcs1_by_channel[{i}][0] has shape {b.shape}, srcs0_by_channel[{i}][0] has {a.shape}"
+            )
         result = function(a, b)
         results.append(result if type(result) is np.ndarray else np.asarray(result))
     comm, size = joined(replica_group, operation)
-    _send_around(results, dsts, comm, size)
+    _send_around(results, dsts, comm, size, operation, "srcs0_by_channel[{}][0]")
 
 
 def collective_permute_implicit_current_processing_rank_id(
@@ -138,7 +162,7 @@ def collective_permute_implicit_current_processing_rank_id(
     """Return whose data this rank has after so many steps around the ring, as a position in the list.
 
     Args:
-        iteration_id: the number of steps; 0 for this rank's own data.
+        iteration_id: the number of steps, an integer or a register; 0 for this rank's own data.
         replica_group: which ranks form the ring.
         channel_id: the channel; all channels go around the same ring.
         name: a label, which has no effect.
@@ -151,6 +175,8 @@ def collective_permute_implicit_current_processing_rank_id(
         ValueError: a number is negative, or this rank is in no rank-list.
     """
     operation = "collective_permute_implicit_current_processing_rank_id"
+    if isinstance(iteration_id, VirtualRegister):  # of a loop
+        iteration_id = int(iteration_id)
     _check_number(iteration_id, "iteration_id", operation)
     _check_number(channel_id, "channel_id", operation)
     comm, size = joined(replica_group, operation)
@@ -171,12 +197,27 @@ def _ring(size: int) -> tuple[tuple[int, int], ...]:
     return tuple((p, (p + 1) % size) for p in range(size))
 
 
-def _send_around(srcs: list[np.ndarray], dsts: list[np.ndarray], comm: Communicator, size: int) -> None:
+def _send_around(
+    srcs: list[np.ndarray], dsts: list[np.ndarray], comm: Communicator, size: int, operation: str, name: str
+) -> None:
+    """Send each tensor to the next rank. name: what the user calls a source, with {} for the channel."""
+
+    def check() -> None:
+        pairs = list(zip(srcs, dsts, strict=True))
+        check_tensors(pairs, _shape, operation, comm, names=(name, "dsts_by_channel[{}][0]"))
+
     if len(srcs) > 1:
-        check_results(list(zip(srcs, dsts, strict=True)), lambda src: src.shape, "collective_permute", comm)
+        check()
     ring = _ring(size)
-    for i, src in enumerate(srcs):
-        comm.collective_permute(src, ring, out=dsts[i])
+    try:
+        for i, src in enumerate(srcs):
+            comm.collective_permute(src, ring, out=dsts[i])
+    except (TypeError, ValueError) as error:
+        raise in_our_words(error, check) from error.__cause__
+
+
+def _shape(src: np.ndarray) -> tuple[int, ...]:
+    return src.shape
 
 
 def _check_number(value: Any, what: str, operation: str) -> None:
@@ -194,7 +235,10 @@ def _by_channel(lists: Any, what: str, channel_ids: Any, operation: str) -> list
         if type(only) is list and len(only) == 1 and type(only[0]) is np.ndarray:
             return only
     if not isinstance(lists, (list, tuple)):
-        raise TypeError(f"{operation}: {what} must be a list with a list for each channel, got {type(lists).__name__}")
+        raise TypeError(
+            f"{operation}: {what} must be a list with a list for each channel, such as [[x]], "
+            f"got {type(lists).__name__}"
+        )
     if not isinstance(channel_ids, (list, tuple)):
         raise TypeError(f"{operation}: channel_ids must be a list of integers, got {type(channel_ids).__name__}")
     for channel in channel_ids:
@@ -204,4 +248,4 @@ def _by_channel(lists: Any, what: str, channel_ids: Any, operation: str) -> list
             f"{operation}: channel_ids must be different numbers for the {len(lists)} channels of {what}, "
             f"got {channel_ids!r}"
         )
-    return [only_tensor(tensors, what, operation) for tensors in lists]
+    return [only_tensor(tensors, f"{what}[{i}]", operation) for i, tensors in enumerate(lists)]

@@ -146,7 +146,10 @@ def joined(group: ReplicaGroup, operation: str) -> tuple[Communicator, int]:
         known = group._joined
     except AttributeError:
         name = type(group).__name__
-        raise TypeError(f"{operation}: replica_group must be a ReplicaGroup, got {name}") from None
+        raise TypeError(
+            f"{operation}: replica_group must be a ReplicaGroup, got {name}; write ReplicaGroup([[0, 1]]) for ranks 0 "
+            f"and 1"
+        ) from None
     return known or _join(group, operation)
 
 
@@ -157,7 +160,10 @@ def _join(group: ReplicaGroup, operation: str) -> tuple[Communicator, int]:
     world = shmcoll.init()
     beyond = [rank for ranks in group._lists for rank in ranks if rank >= world.size]
     if beyond:
-        raise ValueError(f"{operation}: {group} names rank {beyond[0]}, but the job has {world.size} ranks")
+        raise ValueError(
+            f"{operation}: {group} names rank {max(beyond)}, but the job has {world.size} ranks; start more: "
+            f"shmrun -n {max(beyond) + 1} program.py"
+        )
     mine = next((ranks for ranks in group._lists if world.rank in ranks), None)
     if mine is None:
         raise ValueError(f"{operation}: rank {world.rank} is in no rank-list of {group}, so it must not call")

@@ -1,7 +1,8 @@
 """Helpers of all functions: lists of tensors, `priority`, the operator, and reductions of float8.
 
-A call of one tensor is checked by the communicator. A coalesced call, or a reduction of float8, is checked here: all
-tensors before the first one moves.
+A call of one tensor is checked by the communicator. If that refuses it, the tensors are checked here as well, for an
+error that names them as the user does: `dsts[0]`, not `out`. A coalesced call, or a reduction of float8, is checked
+here first: all tensors before the first one moves.
 """
 
 from collections.abc import Callable
@@ -10,8 +11,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from shmcoll.calls.arguments import as_output
+from shmcoll.calls import arguments as given
 from shmcoll.communicator import Communicator
+from shmcoll.engine.kernels.dtypes import BY_NUMPY
+from shmcoll.engine.system.tracebacks import shorten
 from shmcoll.nki import language
 
 Pairs = list[tuple[np.ndarray, np.ndarray]]
@@ -35,10 +38,11 @@ def tensor_pairs(srcs: Any, dsts: Any, operation: str) -> Pairs:
             return [(src, dst)]
     for tensors, name in ((srcs, "srcs"), (dsts, "dsts")):
         if not isinstance(tensors, (list, tuple)):
-            raise TypeError(f"{operation}: {name} must be a list of arrays, got {type(tensors).__name__}")
-        for tensor in tensors:
-            if not isinstance(tensor, np.ndarray):
-                raise TypeError(f"{operation}: {name} must hold numpy arrays, got {type(tensor).__name__}")
+            raise TypeError(
+                f"{operation}: {name} must be a list of arrays, got {type(tensors).__name__}; write {name}=[x]"
+            )
+        for i, tensor in enumerate(tensors):
+            _check_array(tensor, f"{name}[{i}]", operation)
     if len(srcs) != len(dsts) or not srcs:
         raise ValueError(
             f"{operation}: srcs and dsts must hold one or more arrays each, and equally many; "
@@ -52,12 +56,25 @@ def only_tensor(tensors: Any, name: str, operation: str) -> np.ndarray:
     if type(tensors) is list and len(tensors) == 1 and type(tensors[0]) is np.ndarray:  # the common call
         return tensors[0]
     if not isinstance(tensors, (list, tuple)):
-        raise TypeError(f"{operation}: {name} must be a list of one array, got {type(tensors).__name__}")
+        raise TypeError(
+            f"{operation}: {name} must be a list of one array, got {type(tensors).__name__}; write [x] for an array x"
+        )
     if len(tensors) != 1:
-        raise ValueError(f"{operation}: {name} must hold exactly one array, got {len(tensors)}")
-    if not isinstance(tensors[0], np.ndarray):
-        raise TypeError(f"{operation}: {name} must hold a numpy array, got {type(tensors[0]).__name__}")
-    return tensors[0]
+        raise ValueError(
+            f"{operation}: {name} must hold exactly one array, got {len(tensors)}; make a call for each array"
+        )
+    _check_array(tensors[0], f"{name}[0]", operation)
+    only: np.ndarray = tensors[0]
+    return only
+
+
+def _check_array(tensor: Any, name: str, operation: str) -> None:
+    """Raise `TypeError` unless this is an array of numpy."""
+    if not isinstance(tensor, np.ndarray):
+        raise TypeError(
+            f"{operation}: {name} must be a numpy array, got {type(tensor).__name__}; a tensor of another library "
+            f"shares its memory as tensor.numpy() or np.from_dlpack(tensor)"
+        )
 
 
 def only_pair(srcs: Any, dsts: Any, operation: str) -> tuple[np.ndarray, np.ndarray]:
@@ -89,13 +106,45 @@ def reduction(op: Any, operation: str) -> str:
     raise TypeError(f"{operation}: op must be nl.add, nl.minimum or nl.maximum, got {op!r}")
 
 
-def check_results(
-    pairs: Pairs, shape: Callable[[np.ndarray], tuple[int, ...]], operation: str, comm: Communicator
+def check_tensors(
+    pairs: Pairs,
+    shape: Callable[[np.ndarray], tuple[int, ...]],
+    operation: str,
+    comm: Communicator,
+    *,
+    is_split: bool = False,
+    reduces: bool = False,
+    names: tuple[str, str] = ("srcs[{}]", "dsts[{}]"),
 ) -> None:
-    """Check that each destination has the shape and the dtype of its result. shape: the shape of the result of a
-    source."""
-    for src, dst in pairs:
-        as_output(dst, shape(src), src.dtype, operation, rank_in_words(comm))
+    """Raise the error of the first tensor that a call cannot take.
+
+    Args:
+        pairs: the sources with their destinations.
+        shape: a function that returns the shape of the result of a source.
+        operation: the name of the call.
+        comm: where it runs.
+        is_split: the sources are split along axis 0 among the ranks.
+        reduces: the call reduces.
+        names: what the user calls a source and a destination, with {} for its number.
+    """
+    check = operation, rank_in_words(comm)
+    for i, (src, dst) in enumerate(pairs):
+        name, result = (text.format(i) for text in names)
+        if type(src) is not np.ndarray or src.dtype not in BY_NUMPY:
+            (given.as_array if reduces and src.dtype not in FLOAT8 else given.as_moved)(src, *check, name)
+        if is_split:
+            given.check_divisible(src, 0, comm.size, *check, name)
+        given.as_output(dst, shape(src), src.dtype, *check, result)
+
+
+def in_our_words(error: Exception, check: Callable[[], None]) -> Exception:
+    """Return what `check` raises about the tensors of a call that was refused, or else the error of that call."""
+    try:
+        check()
+    except (TypeError, ValueError) as told:
+        shorten(told)
+        return told
+    return error
 
 
 def rank_in_words(comm: Communicator) -> Any:

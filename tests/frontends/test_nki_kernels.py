@@ -38,8 +38,21 @@ def test_copies_and_fills():
     ("call", "text"),
     [
         (lambda x: isa.dma_copy(x, 5), "TypeError: dma_copy: src must be a numpy array, got int"),
-        (lambda x: isa.dma_copy(x, x[:2]), "ValueError: dma_copy: dst has 3 elements, and src 2"),
-        (lambda x: isa.dma_copy(x, x, max), "TypeError: dma_copy: dst_rmw_op must be None or nl.add, got <built-in"),
+        (lambda x: isa.dma_copy(x, x[:2]), "ValueError: dma_copy: dst has 3 elements, and src 2; cut the larger one"),
+        (
+            lambda x: isa.dma_copy(np.broadcast_to(x, 3), x),
+            "ValueError: dma_copy: dst is read-only; write to an array of",
+        ),
+        (
+            lambda x: isa.memset(np.broadcast_to(x, 3), 1),
+            "ValueError: memset: dst is read-only; write to an array of the",
+        ),
+        (lambda x: nki.jit(x), "TypeError: jit: fn must be a function, got ndarray; write @nki.jit above one"),
+        (lambda x: nki.simulate(x), "TypeError: simulate: kernel must be a function, got ndarray; call it as "),
+        (
+            lambda x: isa.dma_copy(x, x, dst_rmw_op=max),
+            "TypeError: dma_copy: dst_rmw_op must be None or nl.add, got <built-in",
+        ),
         (lambda x: isa.tensor_copy(x, x[:1]), "ValueError: tensor_copy: dst has 3 elements, and src 1"),
         (lambda x: isa.memset([1], 0), "TypeError: memset: dst must be a numpy array, got list"),
         (lambda x: isa.core_barrier(None, (0, 1)), "TypeError: core_barrier: data must be a numpy array, got NoneType"),

@@ -12,23 +12,41 @@ SHAPE = "all_to_all_v: metadata_tensor must have shape {}, or the same behind a 
 NO_PRIORITY = "ValueError: {}: priority must be 0, 1, 2, 3 or None, got {}"
 DIM = "{}: collective_dim must be {}"
 RING = "collective_permute_implicit"
+ONE_ARRAY = "must be a list of one array, got ndarray; write [x] for an array x"
+FOREIGN = "; a tensor of another library shares its memory as tensor.numpy() or np.from_dlpack(tensor)"
+GROUP = "replica_group must be a ReplicaGroup, got {}; write ReplicaGroup([[0, 1]]) for ranks 0 and 1"
 
 
 def refusals() -> list[tuple]:
     """Calls on one rank, and what they are refused with. Nothing of it reaches another rank."""
     x, i, short, group, m = np.zeros(3), np.zeros(3, int), np.zeros(2), ReplicaGroup([[0]]), np.zeros((3, 1), np.uint32)
     frozen, frozen_m, table = np.zeros(3), m.copy(), np.zeros((2, 2))
+    twice = np.lib.stride_tricks.as_strided(np.zeros(1), (3,), (0,))
     frozen.flags.writeable = frozen_m.flags.writeable = False
     a2av, agv, reduce, around = ncc.all_to_all_v, ncc.all_gather_v, ncc.all_reduce, ncc.collective_permute_implicit
     both = (ncc.all_gather, (0,)), (ncc.reduce_scatter, (0, nl.add)), (ncc.all_to_all, (0,)), (reduce, (nl.add,))
     return [
         # lists of tensors
-        (a2av, (x, [x], group, m), "TypeError: all_to_all_v: srcs must be a list of one array, got ndarray"),
-        (a2av, ([x, x], [x], group, m), "ValueError: all_to_all_v: srcs must hold exactly one array, got 2"),
-        (a2av, ([x], [], group, m), "ValueError: all_to_all_v: dsts must hold exactly one array, got 0"),
-        (a2av, ([x], [[1.0]], group, m), "TypeError: all_to_all_v: dsts must hold a numpy array, got list"),
-        (reduce, (x, [x], group, nl.add), "TypeError: all_reduce: srcs must be a list of arrays, got ndarray"),
-        (reduce, ([x], [1], group, nl.add), "TypeError: all_reduce: dsts must hold numpy arrays, got int"),
+        (a2av, (x, [x], group, m), f"TypeError: all_to_all_v: srcs {ONE_ARRAY}"),
+        *[
+            (
+                a2av,
+                (srcs, dsts, group, m),
+                f"ValueError: all_to_all_v: {name} must hold exactly one array, got {n}; make a call for each array",
+            )
+            for srcs, dsts, name, n in (([x, x], [x], "srcs", 2), ([x], [], "dsts", 0))
+        ],
+        (a2av, ([x], [[1.0]], group, m), f"TypeError: all_to_all_v: dsts[0] must be a numpy array, got list{FOREIGN}"),
+        (
+            reduce,
+            (x, [x], group, nl.add),
+            "TypeError: all_reduce: srcs must be a list of arrays, got ndarray; write srcs=[x]",
+        ),
+        (
+            reduce,
+            ([x, x], [x, 1], group, nl.add),
+            f"TypeError: all_reduce: dsts[1] must be a numpy array, got int{FOREIGN}",
+        ),
         (
             reduce,
             ([x, x], [x], group, nl.add),
@@ -40,10 +58,45 @@ def refusals() -> list[tuple]:
             "ValueError: all_reduce: srcs and dsts must hold one or more arrays each, and equally many; got 0 and 0",
         ),
         # dtypes and shapes, of one tensor and of several
-        (a2av, ([x], [i], group, m), "TypeError: all_to_all_v on rank 0: out has dtype int64, the result has float64"),
-        (a2av, ([x], [frozen], group, m), "ValueError: all_to_all_v on rank 0: out is read-only"),
+        (
+            a2av,
+            ([x], [i], group, m),
+            "TypeError: all_to_all_v on rank 0: dsts[0] has dtype int64, the result has float64",
+        ),
         *[
-            (function, (srcs, dsts, group, *rest), f"{error} on rank 0: out has {wrong}")
+            (
+                function,
+                ([x], [frozen], group, *rest),
+                f"ValueError: {function.__name__} on rank 0: dsts[0] is read-only",
+            )
+            for function, rest in ((a2av, (m,)), (agv, (m,)), *both)
+        ],
+        *[
+            (
+                function,
+                ([x], [twice], group, *rest),
+                f"ValueError: {function.__name__} on rank 0: dsts[0] overlaps itself: of shape (3,) and strides (0,), "
+                f"several of its elements share memory; pass an array with memory for each element",
+            )
+            for function, rest in ((a2av, (m,)), *both)
+        ],
+        *[
+            (
+                function,
+                ([np.ma.masked_array(x)], [x], group, *rest),
+                f"TypeError: {function.__name__} on rank 0: srcs[0] is a masked array, and its mask would be lost; "
+                f"pass srcs[0].filled(value), srcs[0].compressed(), or srcs[0].data and the mask as two arrays",
+            )
+            for function, rest in ((a2av, (m,)), *both)
+        ],
+        (
+            reduce,
+            ([x, x.astype("m8[s]")], [x, x.astype("m8[s]")], group, nl.add),
+            "TypeError: all_reduce on rank 0: dtype timedelta64[s] cannot be reduced; reduce srcs[1].view('int64'), "
+            "and view the result as 'timedelta64[s]'",
+        ),
+        *[
+            (function, (srcs, dsts, group, *rest), f"{error} on rank 0: dsts[{len(dsts) - 1}] has {wrong}")
             for function, rest in both
             for srcs, dsts, error, wrong in (
                 ([x], [short], f"ValueError: {function.__name__}", "shape (2,), the result has (3,)"),
@@ -55,17 +108,17 @@ def refusals() -> list[tuple]:
         (
             reduce,
             ([x.astype(nl.float8_e5m2)], [x], group, nl.add),
-            "TypeError: all_reduce on rank 0: out has dtype float64, the result has float8_e5m2",
+            "TypeError: all_reduce on rank 0: dsts[0] has dtype float64, the result has float8_e5m2",
         ),
         (
             reduce,
             ([x.astype(nl.float8_e5m2)], [short.astype(nl.float8_e5m2)], group, nl.add),
-            "ValueError: all_reduce on rank 0: out has shape (2,), the result has (3,)",
+            "ValueError: all_reduce on rank 0: dsts[0] has shape (2,), the result has (3,)",
         ),
         (
             ncc.all_gather,
             ([table], [x], group, 1),
-            "ValueError: all_gather on rank 0: out has shape (3,), the result has (2, 2)",
+            "ValueError: all_gather on rank 0: dsts[0] has shape (3,), the result has (2, 2)",
         ),
         (
             ncc.all_gather,
@@ -80,12 +133,13 @@ def refusals() -> list[tuple]:
         *[(f, ([x], [x], group, *rest, 4), NO_PRIORITY.format(f.__name__, 4)) for f, rest in both],
         (ncc.collective_permute, ([x], [x], [], -1), NO_PRIORITY.format("collective_permute", -1)),
         (around, ([[x]], [[x]], group, [0], True), NO_PRIORITY.format(RING, True)),
-        (a2av, ([x], [x], [[0]], m), "TypeError: all_to_all_v: replica_group must be a ReplicaGroup, got list"),
-        (reduce, ([x], [x], None, nl.add), "TypeError: all_reduce: replica_group must be a ReplicaGroup, got NoneType"),
+        (a2av, ([x], [x], [[0]], m), f"TypeError: all_to_all_v: {GROUP.format('list')}"),
+        (reduce, ([x], [x], None, nl.add), f"TypeError: all_reduce: {GROUP.format('NoneType')}"),
         (
             reduce,
             ([x], [x], ReplicaGroup([[0, 1]]), nl.add),
-            "ValueError: all_reduce: ReplicaGroup([[0, 1]]) names rank 1, but the job has 1 ranks",
+            "ValueError: all_reduce: ReplicaGroup([[0, 1]]) names rank 1, but the job has 1 ranks; start more: "
+            "shmrun -n 2 program.py",
         ),
         *[
             (function, ([x], [x], group, value, *rest[1:]), f"{error}: {DIM.format(function.__name__, text)}")
@@ -111,12 +165,13 @@ def refusals() -> list[tuple]:
         (
             a2av,
             ([x], [x], group, [[0], [0], [0]]),
-            "TypeError: all_to_all_v: metadata_tensor must be a numpy array, got list",
+            "TypeError: all_to_all_v: metadata_tensor must be a numpy array, got list; write np.array(rows, np.uint32)",
         ),
         (
             agv,
             ([x], [x], group, m.astype(np.int64)),
-            "TypeError: all_gather_v: metadata_tensor must be uint32 (or int32), got int64",
+            "TypeError: all_gather_v: metadata_tensor must be uint32 (or int32), got int64; convert it, as in "
+            "metadata.astype(np.uint32)",
         ),
         *[
             (
@@ -135,18 +190,19 @@ def refusals() -> list[tuple]:
         (
             a2av,
             ([x], [x], group, frozen_m),
-            "ValueError: all_to_all_v: metadata_tensor is read-only, but row 2 is written unless recv_counts_known",
+            "ValueError: all_to_all_v: metadata_tensor is read-only, but row 2 is written; pass a copy, or "
+            "recv_counts_known=True",
         ),
         (
             agv,
             ([x], [x], group, np.array([[2], [2], [0]], np.uint32)),
-            "ValueError: all_gather_v: 2 elements from displacement 2 are sent, but src has 3",
+            "ValueError: all_gather_v: 2 elements from displacement 2 are sent, but srcs[0] has 3",
         ),
         # permutes
         (
             ncc.collective_permute,
             ([x, x], [x], []),
-            "ValueError: collective_permute: srcs must hold exactly one array, got 2",
+            "ValueError: collective_permute: srcs must hold exactly one array, got 2; make a call for each array",
         ),
         (
             ncc.collective_permute,
@@ -157,14 +213,26 @@ def refusals() -> list[tuple]:
         (
             ncc.collective_permute,
             ([x], [x], 3),
-            "TypeError: collective_permute on rank 0: pairs must be a sequence of (source, target), got int",
+            "TypeError: collective_permute on rank 0: source_target_pairs must be a sequence of (source, target), "
+            "got int",
+        ),
+        (
+            ncc.collective_permute,
+            ([x], [x], [(0,)]),
+            "TypeError: collective_permute on rank 0: (0,) in source_target_pairs is not a pair (source, target)",
+        ),
+        (
+            ncc.collective_permute,
+            ([x], [short], []),
+            "ValueError: collective_permute on rank 0: dsts[0] has shape (2,), the result has (3,)",
         ),
         (
             around,
             (x, [[x]], group),
-            f"TypeError: {RING}: srcs_by_channel must be a list with a list for each channel, got ndarray",
+            f"TypeError: {RING}: srcs_by_channel must be a list with a list for each channel, such as [[x]], "
+            "got ndarray",
         ),
-        (around, ([x], [[x]], group), f"TypeError: {RING}: srcs_by_channel must be a list of one array, got ndarray"),
+        (around, ([x], [[x]], group), f"TypeError: {RING}: srcs_by_channel[0] {ONE_ARRAY}"),
         (
             around,
             ([[x]], [[x]], group, [0, 1]),
@@ -197,17 +265,22 @@ def refusals() -> list[tuple]:
         (
             around,
             ([[x], [x]], [[x], [short]], group, [0, 1]),
-            "ValueError: collective_permute on rank 0: out has shape (2,), the result has (3,)",
+            f"ValueError: {RING} on rank 0: dsts_by_channel[1][0] has shape (2,), the result has (3,)",
+        ),
+        (
+            around,
+            ([[x]], [[i]], group),
+            f"TypeError: {RING} on rank 0: dsts_by_channel[0][0] has dtype int64, the result has float64",
         ),
         *[
             (
                 ncc.collective_permute_implicit_reduce,
                 ([[x]], [[other]], [[x]], group, nl.add),
-                f"{error}: {RING}_reduce: the operands of a channel have {text}",
+                f"{error}: {RING}_reduce: srcs1_by_channel[0][0] has {text}",
             )
             for other, error, text in (
-                (i, "TypeError", "dtypes float64 and int64"),
-                (short, "ValueError", "shapes (3,) and (2,)"),
+                (i, "TypeError", "dtype int64, srcs0_by_channel[0][0] has float64"),
+                (short, "ValueError", "shape (2,), srcs0_by_channel[0][0] has (3,)"),
             )
         ],
         *[
@@ -220,7 +293,7 @@ def refusals() -> list[tuple]:
                 (("0", group), "TypeError", "iteration_id must be an integer, got str"),
                 ((-1, group), "ValueError", "iteration_id must not be negative, got -1"),
                 ((0, group, 1.0), "TypeError", "channel_id must be an integer, got float"),
-                ((0, [[0]]), "TypeError", "replica_group must be a ReplicaGroup, got list"),
+                ((0, [[0]]), "TypeError", GROUP.format("list")),
             )
         ],
     ]
@@ -242,7 +315,7 @@ def test_coalesced_tensors_are_checked_before_the_first_one_moves(ranks, told):
     group = ReplicaGroup([[0, 1]])
     outcomes = ranks.outcomes(2, run)
     assert outcomes[1].value == [
-        "ValueError: all_reduce on rank 1: out has shape (3,), the result has (2,)",
+        "ValueError: all_reduce on rank 1: dsts[1] has shape (3,), the result has (2,)",
         [0.0, 0.0],
     ]
     assert outcomes[0].value[0].startswith("RankFailed: all_reduce #1 on rank 0: rank 1 left the job")

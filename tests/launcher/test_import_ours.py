@@ -57,6 +57,21 @@ def test_a_name_that_ours_lacks(shmrun, program, advised):
     assert ("for the others, pip install mindspore, and shmrun --mindspore" in done.stderr) == advised
 
 
+@pytest.mark.parametrize(
+    ("program", "advised"),
+    [
+        ("import nki.typing", True),
+        ("from nki.language import load", True),
+        ("import nki.isa as nisa; nisa.nc_matmul", True),
+        ("import nki.language as nl, numpy; numpy.nothing", False),
+    ],
+)
+def test_a_name_of_nki_that_ours_lacks(shmrun, program, advised):
+    done = shmrun("-n", 1, "--nki", "-c", program)
+    assert done.returncode == 1
+    assert ("shmcoll.nki has what kernels need around a collective: arrays are numpy's, so" in done.stderr) == advised
+
+
 #: a MindSpore in the program's own directory: the shape of the real one's imports
 INSTALLED = {
     "__init__.py": """
