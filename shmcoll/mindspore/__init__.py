@@ -36,15 +36,21 @@ from shmcoll.mindspore.common.dtype import (
     uint64,
 )
 from shmcoll.mindspore.context import (
+    COMPATIBLE,
     GRAPH_MODE,
+    LAX,
     PYNATIVE_MODE,
+    STRICT,
     ParallelMode,
     get_auto_parallel_context,
     get_context,
+    get_ps_context,
     reset_auto_parallel_context,
+    reset_ps_context,
     set_auto_parallel_context,
     set_context,
     set_device,
+    set_ps_context,
 )
 from shmcoll.startup import module_aliases
 
@@ -53,8 +59,11 @@ _FAST = ("exchanges", "lists", "messages", "parts", "tensors")
 borders(__name__, fast=("common.tensor", *(f"mint.distributed.{name}" for name in _FAST)))
 
 __all__ = [
+    "COMPATIBLE",
     "GRAPH_MODE",
+    "LAX",
     "PYNATIVE_MODE",
+    "STRICT",
     "ParallelMode",
     "Parameter",
     "ParameterTuple",
@@ -72,6 +81,7 @@ __all__ = [
     "float64",
     "get_auto_parallel_context",
     "get_context",
+    "get_ps_context",
     "get_seed",
     "int8",
     "int16",
@@ -82,9 +92,11 @@ __all__ = [
     "nn",
     "ops",
     "reset_auto_parallel_context",
+    "reset_ps_context",
     "set_auto_parallel_context",
     "set_context",
     "set_device",
+    "set_ps_context",
     "set_seed",
     "tensor",
     "uint8",

@@ -130,6 +130,13 @@ class MatMul:
         return matmul(x.T if self.transpose_a else x, y.T if self.transpose_b else y)
 
 
+class Depend:
+    """The first of two values: `Depend()(value, expr)`. In MindSpore's graphs `expr` is computed before."""
+
+    def __call__(self, value: Any, expr: Any) -> Any:
+        return value
+
+
 def _plain(operation: str, x: Any) -> np.ndarray:
     if not arrays.is_tensor(x):
         raise TypeError(f"For '{operation}', the input must be a Tensor, but got {type(x).__name__}.")
@@ -145,6 +152,7 @@ def _like(x: Any, value: Any, dtype: Any) -> Any:
 
 __all__ = [
     "Concat",
+    "Depend",
     "MatMul",
     "Split",
     "cast",

@@ -5,6 +5,6 @@ import logging
 _logger = logging.getLogger("mindspore")
 
 debug, info, warning = _logger.debug, _logger.info, _logger.warning
-error, critical, exception = _logger.error, _logger.critical, _logger.exception
+error, critical = _logger.error, _logger.critical
 
-__all__ = ["critical", "debug", "error", "exception", "info", "warning"]
+__all__ = ["critical", "debug", "error", "info", "warning"]

@@ -71,16 +71,22 @@ import mindspore as ms
 import mindspore.nn as nn
 import mindspore.ops as ops
 from mindspore import Tensor, context
+from mindspore._c_expression import GroupOptions
 from mindspore.common import dtype as mstype
+from mindspore.common.api import _pynative_executor
 from mindspore.common.initializer import initializer
 from mindspore.common.tensor import Tensor as again
-from mindspore.communication import get_rank, init
+from mindspore.communication import create_group, get_rank, init
 from mindspore.communication.management import GlobalComm
 from mindspore.mint.distributed import gather
+from mindspore.ops.operations import Depend, _inner_ops
 from mindspore.ops.operations.comm_ops import AllReduce
 
 assert again is Tensor and AllReduce is ops.AllReduce
 init()
+_pynative_executor.sync()
+assert (_inner_ops.Send, Depend) == (ops.Send, ops.Depend)
+create_group("alone", [get_rank()], GroupOptions())
 assert GlobalComm.INITED and shmcoll.mindspore.communication.GlobalComm is GlobalComm
 assert sys.modules["mindspore.ops"] is shmcoll.mindspore.ops and mstype.float32 is ms.float32
 x = Tensor([1.0, get_rank()], ms.float32)

@@ -4,8 +4,10 @@ MindSpore runs in programs of its own, never in the process of the tests: it has
 """
 
 import importlib.util
+import re
 import subprocess
 import sys
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ import pytest
 from tests.frontends.test_document_examples import EXAMPLES
 
 HERE = Path(__file__).parent
+GUIDE = HERE.parents[1] / "docs" / "guide" / "mindspore.md"
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(importlib.util.find_spec("mindspore") is None, reason="MindSpore is not installed"),
@@ -41,6 +44,15 @@ def run(tmp_path):
 
 def test_calls_are_answered_as_recorded(run):
     assert run(HERE / "calls.py") == []
+
+
+def test_the_guide_explains_each_name_of_mindspore_that_differs(run):
+    """Its table has a pattern for each line, and no other."""
+    section = GUIDE.read_text().partition("### What differs")[2].partition("\n## ")[0]
+    patterns = re.findall(r"^\| `(.*?)` \|", section, re.MULTILINE)
+    told = run(HERE / "names.py")
+    assert [line for line in told if not any(fnmatchcase(line, one) for one in patterns)] == []
+    assert [one for one in patterns if not any(fnmatchcase(line, one) for line in told)] == []
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])

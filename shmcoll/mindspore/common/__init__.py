@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from shmcoll.mindspore.common import dtype, initializer, parameter
+from shmcoll.mindspore.common import api, dtype, initializer, parameter
 from shmcoll.mindspore.common.parameter import Parameter, ParameterTuple
 from shmcoll.mindspore.common.tensor import Tensor, tensor
 
@@ -35,6 +35,7 @@ __all__ = [
     "Parameter",
     "ParameterTuple",
     "Tensor",
+    "api",
     "dtype",
     "get_seed",
     "initializer",

@@ -74,8 +74,8 @@ class Parameter(Tensor):
 class ParameterTuple(tuple[Parameter, ...]):
     """A tuple of parameters."""
 
-    def __new__(cls, parameters: Iterable[Parameter]) -> "ParameterTuple":
-        return super().__new__(cls, tuple(parameters))
+    def __new__(cls, iterable: Iterable[Parameter]) -> "ParameterTuple":
+        return super().__new__(cls, tuple(iterable))
 
 
 __all__ = ["Parameter", "ParameterTuple"]

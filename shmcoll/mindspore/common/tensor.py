@@ -25,13 +25,23 @@ class Tensor(np.ndarray):
         shape: the shape, if there are no data.
         init: fills a tensor of `shape` and `dtype` at once (MindSpore waits for `init_data`). The name of an
             initializer, such as "ones", an initializer of `common.initializer`, or a number. By default zeros.
+        const_arg: has no effect.
+        device: has no effect.
 
     Raises:
         TypeError: the data or their element type are of another kind.
         ValueError: both data and a shape are given, or `init` without shape and type.
     """
 
-    def __new__(cls, input_data: Any = None, dtype: Any = None, shape: Any = None, init: Any = None) -> "Tensor":
+    def __new__(
+        cls,
+        input_data: Any = None,
+        dtype: Any = None,
+        shape: Any = None,
+        init: Any = None,
+        const_arg: bool = False,
+        device: str | None = None,
+    ) -> "Tensor":
         if init is not None and (dtype is None or shape is None):
             raise ValueError("init, dtype and shape must have values at the same time.")
         if input_data is not None and shape is not None:
@@ -249,8 +259,15 @@ class Tensor(np.ndarray):
         return describe(self.asnumpy(), self.dtype)
 
 
-def tensor(input_data: Any = None, dtype: Any = None, shape: Any = None, init: Any = None) -> Tensor:
-    """Return `Tensor(input_data, dtype, shape, init)`."""
+def tensor(
+    input_data: Any = None,
+    dtype: Any = None,
+    shape: Any = None,
+    init: Any = None,
+    const_arg: bool = False,
+    device: str | None = None,
+) -> Tensor:
+    """Return `Tensor(input_data, dtype, shape, init)`. The other arguments have no effect."""
     return Tensor(input_data, dtype, shape, init)
 
 

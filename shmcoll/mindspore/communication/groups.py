@@ -5,6 +5,7 @@ same: their operations do not meet. A rank that is not a member may make the gro
 "hccl_world_group", "nccl_world_group" and "mccl_world_group" all mean the world.
 """
 
+import sys
 from typing import Any, NamedTuple
 
 import shmcoll
@@ -38,6 +39,12 @@ class GroupOptions:
 
     def __init__(self) -> None:
         self.hccl_config: dict[str, Any] = {}
+
+
+def are_options(value: Any) -> bool:
+    """Return whether these are options of a group: None, or `GroupOptions` of this package or of MindSpore itself."""
+    theirs = getattr(sys.modules.get("mindspore._c_expression"), "GroupOptions", GroupOptions)
+    return isinstance(value, (GroupOptions, theirs, type(None)))
 
 
 class _Group(NamedTuple):
@@ -202,7 +209,7 @@ def create(group: str, rank_ids: Any, options: Any = None) -> None:
         )
     if len(set(rank_ids)) < len(rank_ids):
         raise ValueError(f"List rank_ids in Group {group} has duplicate data!")
-    if not isinstance(options, (GroupOptions, type(None))):
+    if not are_options(options):
         raise TypeError(
             f"For 'create_group', the argument 'options' must be type of GroupOptions, "
             f"but got 'options' type : {type(options)}."

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shmcoll.mindspore import functions
-from shmcoll.mindspore.functions import full, matmul, ones, ones_like, reshape, zeros, zeros_like
+from shmcoll.mindspore.functions import full, matmul, ones_like, reshape, zeros, zeros_like
 from shmcoll.mindspore.mint import distributed
 
 
@@ -14,6 +14,11 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> Any:
 
 
 concat = cat
+
+
+def ones(size: Any, dtype: Any = None) -> Any:
+    """Return a tensor of ones, float32 by default."""
+    return functions.ones(size, dtype)
 
 
 def stack(tensors: Sequence[Any], dim: int = 0) -> Any:

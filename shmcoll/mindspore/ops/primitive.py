@@ -43,6 +43,34 @@ class Primitive:
         self.attrs[name] = value
         return self
 
+    def del_prim_attr(self, name: str) -> "Primitive":
+        """Forget an attribute and return self."""
+        self.attrs.pop(name, None)
+        return self
+
+    def recompute(self, mode: bool = True) -> "Primitive":
+        """Set the attribute "recompute" and return self."""
+        return self.add_prim_attr("recompute", mode)
+
+    def set_device(self, device_target: str) -> "Primitive":
+        """Set the attribute "primitive_target" and return self."""
+        return self.add_prim_attr("primitive_target", device_target)
+
+    def set_prim_instance_name(self, name: str) -> "Primitive":
+        """Keep a name and return self."""
+        self.instance_name = name
+        return self
+
+    def set_stage(self, stage: int) -> "Primitive":
+        """Set the attribute "stage" and return self."""
+        return self.add_prim_attr("stage", stage)
+
+    def shard(self, in_strategy: Any = None, out_strategy: Any = None) -> "Primitive":
+        """Set the attributes of these names, if they are not None, and return self."""
+        given = {"in_strategy": in_strategy, "out_strategy": out_strategy}
+        self.attrs.update((name, value) for name, value in given.items() if value is not None)
+        return self
+
     def get_attr_dict(self) -> dict[str, Any]:
         """Return the attributes by name."""
         return self.attrs

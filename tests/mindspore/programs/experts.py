@@ -6,13 +6,14 @@ Each rank has one expert and its own tokens. It sends as many of them to each ex
 import mindspore as ms
 import numpy as np
 from mindspore import Parameter, Tensor, mint, nn, ops
+from mindspore._c_expression import GroupOptions
 from mindspore.communication import create_group, get_group_size, get_rank, init
 from mindspore.mint import distributed
 
 ms.set_context(mode=ms.PYNATIVE_MODE, device_target="CPU")
 init()
 rank, size = get_rank(), get_group_size()
-create_group("experts", list(range(size)))
+create_group("experts", list(range(size)), GroupOptions())
 TOKENS, WIDTH = 2 * size, 4
 
 

@@ -12,7 +12,6 @@ from shmcoll.engine.system.handlers import reraise_of_handler
 from shmcoll.engine.system.text import to_bytes
 from shmcoll.mindspore import communication
 from shmcoll.mindspore.communication import GlobalComm, groups
-from shmcoll.mindspore.communication.groups import GroupOptions
 from shmcoll.mindspore.communication.management import check_name, set_environment
 from shmcoll.mindspore.mint.distributed.tcp_store import TCPStore
 from shmcoll.startup import marks
@@ -217,7 +216,7 @@ def new_group(
         raise TypeError(f"the input backend must be hccl or mccl, but got {backend}")
     digest = hashlib.sha1(to_bytes("_".join(map(str, ranks))), usedforsecurity=False).hexdigest()
     group = f"{backend}_{len(ranks)}_{digest}"
-    if not isinstance(pg_options, (GroupOptions, type(None))):
+    if not groups.are_options(pg_options):
         raise TypeError(f"pg_options must be type GroupOptions, but got {type(pg_options)}")
     try:
         groups.create(group, ranks, pg_options)
