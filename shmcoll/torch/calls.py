@@ -11,12 +11,10 @@ Source: `torch/distributed/distributed_c10d.py` of torch 2.13; `PyProcessGroup.h
 
 from collections.abc import Sequence
 from datetime import timedelta
-from types import FunctionType
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch._C._dynamo import eval_frame
 
 from shmcoll.communicator import Communicator
 from shmcoll.engine.layout import ANY
@@ -28,18 +26,6 @@ from shmcoll.torch.tensors import Written, read, seconds
 from shmcoll.torch.works import DONE, Pending, submit
 
 
-def _as_native(group: type) -> type:
-    """Keep `torch.compile` out of the methods of a class, as it keeps out of gloo's, which are in C++: it breaks its
-    graph there, and runs them as they are. It can follow neither a communicator nor a thread."""
-    skip = eval_frame._FrameExecStrategy(eval_frame._FrameAction.SKIP, eval_frame._FrameAction.SKIP)
-    for method in vars(group).values():
-        if isinstance(method, FunctionType):
-            method._torchdynamo_disable = True  # type: ignore[attr-defined]  # not within another function
-            eval_frame.set_code_exec_strategy(method.__code__, skip)  # nor by itself
-    return group
-
-
-@_as_native
 class GroupCalls:
     """The calls of a group; `comm` is its communicator."""
 

@@ -7,7 +7,8 @@ and the results must be equal.
 
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +18,25 @@ import torch.distributed as dist
 import shmcoll.torch  # noqa: F401  # registers the backend
 
 PROGRAMS: dict[str, Callable[[int, int], Any]] = {}
+SLOW: set[str] = set()
 
 
-def program(function: Callable[[int, int], Any]) -> Callable[[int, int], Any]:
+def program(function: Any = None, *, slow: bool = False) -> Any:
+    """Add a program to the table."""
+    if function is None:
+        return partial(program, slow=slow)
     PROGRAMS[function.__name__] = function
+    if slow:
+        SLOW.add(function.__name__)
     return function
 
 
-def run_all(comm: Any, folder: Path, backend: str) -> dict[str, Any]:
-    """Run all programs on this rank. Return the results, or tracebacks, by name."""
-    warnings.simplefilter("ignore", FutureWarning)  # of names that torch is about to rename
+def run_all(comm: Any, folder: Path, backend: str, names: Sequence[str]) -> dict[str, Any]:
+    """Run these programs on this rank. Return the results, or tracebacks, by name."""
+    warnings.simplefilter("ignore")  # of what torch is about to rename, and of what its compiler does not know
     results = {}
-    for name, function in PROGRAMS.items():
+    for name in names:
+        function = PROGRAMS[name]
         store = dist.FileStore(str(folder / f"{backend} {name}"), comm.size)
         dist.init_process_group(backend, store=store, rank=comm.rank, world_size=comm.size)
         torch.manual_seed(7)
