@@ -39,6 +39,13 @@ class dge_mode(Enum):  # NKI's name
     unknown = "unknown"
 
 
+class dma_engine(Enum):  # NKI's name
+    """The engines that would start a copy."""
+
+    dma = "dma"
+    gpsimd_dma = "gpsimd_dma"
+
+
 class oob_mode(Enum):  # NKI's name
     """What an index out of bounds does in an indirect copy. The copies here have no indices."""
 
@@ -47,7 +54,7 @@ class oob_mode(Enum):  # NKI's name
 
 
 tensor_engine, vector_engine, scalar_engine = engine.tensor, engine.vector, engine.scalar
-gpsimd_engine, dma_engine, sync_engine, unknown_engine = engine.gpsimd, engine.dma, engine.sync, engine.unknown
+gpsimd_engine, sync_engine, unknown_engine = engine.gpsimd, engine.sync, engine.unknown
 
 
 def dma_copy(
@@ -81,7 +88,7 @@ def dma_copy(
     dst[...] = given if dst_rmw_op is None else dst + given
 
 
-def tensor_copy(dst: np.ndarray, src: np.ndarray, engine: Any = engine.unknown, name: str | None = None) -> None:
+def tensor_copy(dst: np.ndarray, src: np.ndarray, engine: Any = engine.tensor, name: str | None = None) -> None:
     """Copy the elements of an array into another one, as `dma_copy`.
 
     Args:

@@ -27,12 +27,20 @@ class Kernel:
         return self
 
 
-def jit(fn: Callable[..., Any] | None = None, **options: Any) -> Any:
+def jit(
+    fn: Callable[..., Any] | None = None,
+    *,
+    compile_config: Any = None,
+    specialization_config: Any = None,
+    **kwargs: Any,
+) -> Any:
     """Make a kernel: `@jit`, or `@jit(...)` with options for NKI's compiler, which have no effect.
 
     Args:
         fn: the function.
-        options: as NKI has them.
+        compile_config: has no effect.
+        specialization_config: has no effect.
+        kwargs: options of other versions of NKI, which have no effect.
 
     Returns:
         A `Kernel`; without `fn`, a decorator that makes one.

@@ -20,7 +20,7 @@ bool_, int8, int16, int32, int64 = np.bool_, np.int8, np.int16, np.int32, np.int
 uint8, uint16, uint32 = np.uint8, np.uint16, np.uint32
 float16, float32, bfloat16 = np.float16, np.float32, ml_dtypes.bfloat16
 float8_e3m4, float8_e4m3, float8_e5m2 = ml_dtypes.float8_e3m4, ml_dtypes.float8_e4m3, ml_dtypes.float8_e5m2
-float8_e4m3fn = ml_dtypes.float8_e4m3fn
+float8_e4m3fn, float8_e8m0fnu = ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e8m0fnu
 
 hbm, private_hbm, shared_hbm, sbuf, psum = "hbm", "private_hbm", "shared_hbm", "sbuf", "psum"
 
