@@ -27,15 +27,19 @@ def is_foreign(x: Any) -> bool:
     return not isinstance(x, np.ndarray) and (theirs := _foreign_class()) is not None and isinstance(x, theirs)
 
 
+def records_gradients() -> bool:
+    """Return whether MindSpore records what becomes of its own tensors, to find a gradient."""
+    recording: bool = sys.modules["mindspore._c_expression"].PyNativeExecutor_.get_instance().requires_grad()
+    return recording
+
+
 def check_unrecorded(operation: str, x: Any) -> None:
     """Raise `RuntimeError` if MindSpore records what becomes of one of its own tensors, to find a gradient."""
-    if not isinstance(x, np.ndarray) and getattr(x, "_requires_grad", False):
-        executor = sys.modules["mindspore._c_expression"].PyNativeExecutor_.get_instance()
-        if executor.grad_flag():
-            raise RuntimeError(
-                f"For '{operation}', there is no gradient, but MindSpore records one of its tensor. Use an operator of "
-                "mindspore.ops that has a gradient, such as AllReduce or AlltoAllV, or pass ops.stop_gradient(tensor)."
-            )
+    if not isinstance(x, np.ndarray) and getattr(x, "_requires_grad", False) and records_gradients():
+        raise RuntimeError(
+            f"For '{operation}', there is no gradient, but MindSpore records one of its tensor. Use an operator of "
+            "mindspore.ops that has a gradient, such as AllReduce or AlltoAllV, or pass ops.stop_gradient(tensor)."
+        )
 
 
 def to_numpy(x: Any) -> np.ndarray:

@@ -1,7 +1,8 @@
 """Gradients for MindSpore's own tensors, in PyNative mode.
 
-MindSpore asks a cell that has a method `bprop` for the gradient of its inputs. So a call of an operator is the call of
-a cell. The class of these cells is made at the first call, because this package never imports MindSpore.
+MindSpore asks a cell that has a method `bprop` for the gradient of its inputs. So a call of an operator, while MindSpore
+records a gradient, is the call of a cell. The class of these cells is made then, because this package never imports
+MindSpore.
 
 A gradient is that of the sum, over all ranks, of the functions that they differentiate. So the backward pass calls
 collectives too, and all ranks of the group take part in it.
@@ -13,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from shmcoll.mindspore import arrays
-from shmcoll.mindspore.context import GRAPH_MODE
+from shmcoll.mindspore.memory import memory_of
 
 #: for each class of operators, a function from the operator, its tensors, the result, the gradient of the result and
 #: the arguments of the call to the gradient of the tensor, or a tuple with that of each. `adjoints` fills it.
@@ -32,14 +33,21 @@ def recorded(operator: Any, forward: Callable[..., Any], tensors: tuple[Any, ...
     Returns:
         MindSpore's own tensor, or a tuple of them.
     """
+    if not arrays.records_gradients():  # as `Cell.__call__` asks; it takes longer
+        return _result(forward, tensors, arguments)
     cell = operator.cell
     if cell is None or arguments:
         cell = _cell_class()(operator, forward, arguments)
     if not arguments:
         operator.cell = cell
-    if sys.modules["mindspore"].get_context("mode") == GRAPH_MODE:  # outside of graphs; a cell would be compiled
-        return cell.construct(*tensors)
     return cell(*tensors)
+
+
+def _result(forward: Callable[..., Any], tensors: tuple[Any, ...], arguments: tuple[Any, ...]) -> Any:
+    result = forward(*map(memory_of, tensors), *arguments)  # it only reads them
+    if isinstance(result, tuple):
+        return tuple(arrays.like(tensors[0], one) for one in result)
+    return arrays.like(tensors[0], result)
 
 
 @cache
@@ -52,10 +60,7 @@ def _cell_class() -> Any:
             self.operator, self.forward, self.arguments = operator, forward, arguments
 
         def construct(self, *tensors: Any) -> Any:
-            result = self.forward(*map(arrays.to_numpy, tensors), *self.arguments)
-            if isinstance(result, tuple):
-                return tuple(arrays.like(tensors[0], one) for one in result)
-            return arrays.like(tensors[0], result)
+            return _result(self.forward, tensors, self.arguments)
 
         def bprop(self, *known: Any) -> tuple[Any, ...]:
             *tensors, out, gradient = known

@@ -34,7 +34,7 @@ assert (rank, size) == (int(os.environ["RANK_ID"]), int(os.environ["RANK_SIZE"])
 class Net(nn.Cell):
     def __init__(self):
         super().__init__()
-        self.weight = Parameter(mint.full((4, 2), rank + 1.0), name="weight")
+        self.weight = Parameter(ops.full((4, 2), rank + 1.0), name="weight")
         self.bias = Parameter(ops.zeros(2, ms.float32), name="bias")
 
 

@@ -6,7 +6,7 @@ any dimension, parts of a tensor, a `bprop` for MindSpore's gradients.
 
 import mindspore as ms
 import mindspore.log as logger
-from mindspore import Parameter, Tensor, mint, nn, ops
+from mindspore import Parameter, Tensor, nn, ops
 from mindspore.common import dtype as mstype
 from mindspore.common.initializer import Normal, initializer
 from mindspore.communication import GlobalComm, create_group, get_group_size, get_rank, init
@@ -84,7 +84,7 @@ net.set_train(False)
 off = abs(net(x) - wanted).max()
 
 columns = ColumnParallel(first, group, True)(x)
-off = mint.stack([off, abs(columns - x @ first.T).max()], dim=0).max()
+off = ops.stack([off, abs(columns - x @ first.T).max()], axis=0).max()
 
 part = RowParallel(second, group, True)(ops.stop_gradient(x @ first.T).chunk(half, axis=-1)[get_rank(group)])
 whole = ops.cat(ops.split(ops.AllGather(group)(part), TOKENS), axis=0)
