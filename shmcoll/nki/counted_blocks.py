@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from shmcoll.engine.system.text import shown
 from shmcoll.nki.replica_group import ReplicaGroup, joined
 from shmcoll.nki.tensors import check_priority, check_tensors, in_our_words, only_pair
 
@@ -149,6 +150,8 @@ def checked(
     if priority is not None:
         check_priority(priority, operation)
     source, target = only_pair(srcs, dsts, operation)
+    if type(known) is not bool or type(has_rdispls) is not bool:
+        _check_flags(operation, recv_counts_known=known, has_rdispls=has_rdispls)
     comm, size = joined(group, operation)
     rows = metadata
     if type(rows) is not np.ndarray or rows.dtype is not _UINT32:
@@ -167,6 +170,13 @@ def checked(
             f"{operation}: metadata_tensor is read-only, but row 2 is written; pass a copy, or recv_counts_known=True"
         )
     return comm, size, source, target, rows
+
+
+def _check_flags(operation: str, **flags: Any) -> None:
+    """Raise `TypeError` unless these are bools, or 0 or 1."""
+    for name, value in flags.items():
+        if not isinstance(value, (bool, int, np.bool_, np.integer)) or value not in (0, 1):
+            raise TypeError(f"{operation}: {name} must be True or False, got {shown(value)}")
 
 
 def send_blocks(

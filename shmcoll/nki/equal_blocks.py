@@ -76,7 +76,7 @@ def all_gather(
             rank-list.
     """
     pairs, comm = _begun(srcs, dsts, replica_group, priority, "all_gather")
-    if collective_dim != 0 or type(collective_dim) is not int:
+    if type(collective_dim) is not int or collective_dim != 0:
         _check_dimension(collective_dim, "all_gather", 1)
     if collective_dim:
         _gather_columns(pairs, comm)
@@ -130,7 +130,7 @@ def reduce_scatter(
     """
     pairs, comm = _begun(srcs, dsts, replica_group, priority, "reduce_scatter")
     operator = reduction(op, "reduce_scatter")
-    if collective_dim != 0 or type(collective_dim) is not int:
+    if type(collective_dim) is not int or collective_dim != 0:
         _check_dimension(collective_dim, "reduce_scatter", 0)
     _reduce_each(comm.reduce_scatter, pairs, operator, "reduce_scatter", comm)
 
@@ -160,14 +160,14 @@ def all_to_all(
             rank is in no rank-list.
     """
     pairs, comm = _begun(srcs, dsts, replica_group, priority, "all_to_all")
-    if collective_dim != 0 or type(collective_dim) is not int:
+    if type(collective_dim) is not int or collective_dim != 0:
         _check_dimension(collective_dim, "all_to_all", 0)
     if len(pairs) > 1:
         _check(pairs, "all_to_all", comm)
     try:
         for src, dst in pairs:
             comm.all_to_all(src, out=dst)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, IndexError) as error:
         raise in_our_words(error, lambda: _check(pairs, "all_to_all", comm)) from error.__cause__
 
 

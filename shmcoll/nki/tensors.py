@@ -14,6 +14,7 @@ import numpy as np
 from shmcoll.calls import arguments as given
 from shmcoll.communicator import Communicator
 from shmcoll.engine.kernels.dtypes import BY_NUMPY
+from shmcoll.engine.system.text import shown
 from shmcoll.engine.system.tracebacks import shorten
 from shmcoll.nki import language
 
@@ -91,7 +92,7 @@ def check_priority(priority: Any, operation: str) -> None:
     if type(priority) is int and 0 <= priority <= 3:  # the common call
         return
     if not isinstance(priority, np.integer) or not 0 <= priority <= 3:
-        raise ValueError(f"{operation}: priority must be 0, 1, 2, 3 or None, got {priority!r}")
+        raise ValueError(f"{operation}: priority must be 0, 1, 2, 3 or None, got {shown(priority)}")
 
 
 def reduction(op: Any, operation: str) -> str:
@@ -103,7 +104,7 @@ def reduction(op: Any, operation: str) -> str:
     module, name = getattr(op, "__module__", None), getattr(op, "__name__", None)
     if str(module).startswith("nki.") and name in _BY_NAME:
         return _BY_NAME[name]
-    raise TypeError(f"{operation}: op must be nl.add, nl.minimum or nl.maximum, got {op!r}")
+    raise TypeError(f"{operation}: op must be nl.add, nl.minimum or nl.maximum, got {shown(op)}")
 
 
 def check_tensors(

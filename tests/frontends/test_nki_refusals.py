@@ -1,5 +1,7 @@
 """What nki.collectives refuses on one rank: type and text of each check, and what the other ranks get."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -304,6 +306,69 @@ def test_refusals(ranks, told):
         return [(told(lambda f=f, a=a: f(*a)), text) for f, a, text in refusals()]
 
     assert [pair for pair in ranks(1, run)[0] if pair[0] != pair[1]] == []
+
+
+def wrong_values() -> list:
+    """What no parameter, or only a few of them, can take."""
+    x, frozen = np.ones(4, np.float32), np.ones(4, np.float32)
+    frozen.flags.writeable = False
+    tensors = [np.array(3.0), np.array(["a"]), np.array([object()]), x.astype("M8[s]"), np.zeros(4, "i4,f4"), frozen]
+    return [
+        *(None, 3, -1, 2.5, "x", b"x", True, [], {}, {"a": 1}, (1, 2), print, np.add, np.float32(1), x, object()),
+        *(
+            [None],
+            [[None]],
+            [3],
+            [(0,)],
+            [(0, 9)],
+            [("a", 0)],
+            [(0, 0), (0, 0)],
+            [x, x],
+            [[x], [x]],
+            ReplicaGroup([[9]]),
+        ),
+        *(np.zeros(shape, np.uint32) for shape in ((3, 2), (5, 1), (3,), (1, 1, 3, 1))),
+        *([one] for one in (*tensors, np.ma.ones(4))),
+        *([[one]] for one in tensors),
+    ]
+
+
+def test_every_wrong_argument_is_told_by_nkis_names(ranks):
+    """As `TypeError` or `ValueError` with the name of the function, and without names of the communicator's calls."""
+
+    def run(comm) -> list[str]:
+        x, group, found = np.ones(4, np.float32), ReplicaGroup([[0]]), []
+        several = {"srcs": [x], "dsts": [x], "replica_group": group, "priority": None}
+        channels = {"dsts_by_channel": [[x]], "replica_group": group, "channel_ids": [0], "priority": None}
+        counted = several | {"metadata_tensor": np.zeros((4, 1), np.uint32), "recv_counts_known": True}
+        calls = {
+            ncc.all_reduce: several | {"op": nl.add},
+            ncc.all_gather: several | {"collective_dim": 0},
+            ncc.reduce_scatter: several | {"collective_dim": 0, "op": nl.add},
+            ncc.all_to_all: several | {"collective_dim": 0},
+            ncc.all_to_all_v: counted | {"has_rdispls": True},
+            ncc.all_gather_v: counted | {"has_rdispls": True},
+            ncc.collective_permute: {"srcs": [x], "dsts": [x], "source_target_pairs": [(0, 0)], "priority": None},
+            ncc.collective_permute_implicit: channels | {"srcs_by_channel": [[x]]},
+            ncc.collective_permute_implicit_reduce: channels
+            | {"srcs0_by_channel": [[x]], "srcs1_by_channel": [[x]], "op": nl.add},
+            ncc.collective_permute_implicit_current_processing_rank_id: {"iteration_id": 0, "replica_group": group},
+        }
+        refused = 0
+        for function, arguments in calls.items():
+            for name in arguments:
+                for value in wrong_values():
+                    try:
+                        function(**{**arguments, name: value})
+                    except (TypeError, ValueError) as error:
+                        refused += 1
+                        text = str(error)
+                        ours = re.search(r"\bout\b|\bx (is|has|holds)|[^_]pairs (must|is)|IndexError", text)
+                        if not text.startswith(function.__name__) or ours or type(error) not in (TypeError, ValueError):
+                            found.append(f"{name}={value!r}: {text}")
+        return [*found, refused > 1000]
+
+    assert ranks(1, run) == [[True]]
 
 
 def test_coalesced_tensors_are_checked_before_the_first_one_moves(ranks, told):
