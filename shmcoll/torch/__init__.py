@@ -20,6 +20,7 @@ shrink          going on without some ranks
 flight_records  the flight recorder, as files for torch's analyser
 tensors         the memory of tensors, as arrays
 operators       torch's reductions, by their names in shmcoll
+ops             collectives as operators of torch: `torch.ops.shmcoll`
 errors          shmcoll's errors, as torch's
 compiling       torch.compile, kept out of all of this
 """
@@ -40,6 +41,7 @@ if np.lib.NumpyVersion(np.__version__) < "2.1.0":  # it cannot write memory that
     raise ImportError(f"shmcoll.torch needs numpy 2.1 or later, not {np.__version__}: pip install 'shmcoll[torch]'")
 
 from shmcoll.engine.system.tracebacks import borders
+from shmcoll.torch import ops
 from shmcoll.torch.compiling import keep_out
 from shmcoll.torch.flight_records import write_flight_records
 from shmcoll.torch.group import NAME, backend_of
@@ -111,4 +113,13 @@ borders(__name__, fast=())
 keep_out("shmcoll", but=("torch.ops",))
 register()
 
-__all__ = ["NAME", "backend_of", "empty", "monitored_barrier", "register", "shrink_group", "write_flight_records"]
+__all__ = [
+    "NAME",
+    "backend_of",
+    "empty",
+    "monitored_barrier",
+    "ops",
+    "register",
+    "shrink_group",
+    "write_flight_records",
+]

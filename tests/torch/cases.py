@@ -40,13 +40,17 @@ def case(function: Case) -> Case:
     return function
 
 
-def run_all(_comm: Any, store: Path) -> dict[str, str]:
-    """Run all cases on this rank; return the tracebacks of those that failed."""
-    rank, size = _comm.rank, _comm.size
+def run_all(comm: Any, store: Path) -> dict[str, str]:
+    return run_table(comm, store, CASES)
+
+
+def run_table(comm: Any, store: Path, cases: dict[str, Case]) -> dict[str, str]:
+    """Run all cases of a table on this rank; return the tracebacks of those that failed."""
+    rank, size = comm.rank, comm.size
     dist.init_process_group("shmcoll", store=dist.FileStore(str(store), size), rank=rank, world_size=size)
     warnings.simplefilter("ignore", FutureWarning)  # of names that torch is about to rename
     failed = {}
-    for name, function in CASES.items():
+    for name, function in cases.items():
         try:
             function(rank, size)
         except BaseException:

@@ -70,6 +70,7 @@ _PACKAGED = _ROOT / "objects"
 _SOURCE = {
     "gate": "engine/native/jit_gate.py",
     "array_allocator": "engine/native/array_allocator.py",
+    "tensor_entry": "engine/native/tensor_entry.py",
     "calls_over_nodes": "nodes/algorithms/collectives.py",
 }
 
