@@ -197,7 +197,7 @@ def send_blocks(
     try:
         _, received = comm.all_to_all_v(source, rows[SEND_COUNTS], rows[SEND_DISPLS], recv_displs=places, out=target)
     except (TypeError, ValueError) as error:
-        raise _in_our_words(error, "all_to_all_v", comm, source, target) from error.__cause__
+        raise in_our_words(error, _check, source, target, "all_to_all_v", comm) from error.__cause__
     return received
 
 
@@ -222,13 +222,13 @@ def gather_blocks(
     try:
         _, received = comm.all_gather_v(source, recv_displs=places, out=target)
     except (TypeError, ValueError) as error:
-        raise _in_our_words(error, "all_gather_v", comm, source, target) from error.__cause__
+        raise in_our_words(error, _check, source, target, "all_gather_v", comm) from error.__cause__
     return received
 
 
-def _in_our_words(error: Exception, operation: str, comm: Any, source: np.ndarray, target: np.ndarray) -> Exception:
-    """Return the error of a call that was refused, which names the tensors as the user does."""
-    return in_our_words(error, lambda: check_tensors([(source, target)], lambda _: target.shape, operation, comm))
+def _check(source: np.ndarray, target: np.ndarray, operation: str, comm: Any) -> None:
+    """Raise the error of a tensor that a call cannot take."""
+    check_tensors([(source, target)], lambda _: target.shape, operation, comm)
 
 
 def _block(source: np.ndarray, count: int, begin: int) -> np.ndarray:

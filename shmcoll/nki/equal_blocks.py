@@ -87,7 +87,7 @@ def all_gather(
         for src, dst in pairs:
             comm.all_gather(src, out=dst)
     except (TypeError, ValueError) as error:
-        raise in_our_words(error, lambda: _check(pairs, "all_gather", comm)) from error.__cause__
+        raise in_our_words(error, _check, pairs, "all_gather", comm) from error.__cause__
 
 
 def _gather_columns(pairs: Pairs, comm: Communicator) -> None:
@@ -168,7 +168,7 @@ def all_to_all(
         for src, dst in pairs:
             comm.all_to_all(src, out=dst)
     except (TypeError, ValueError, IndexError) as error:
-        raise in_our_words(error, lambda: _check(pairs, "all_to_all", comm)) from error.__cause__
+        raise in_our_words(error, _check, pairs, "all_to_all", comm) from error.__cause__
 
 
 def _begun(srcs: Any, dsts: Any, group: Any, priority: Any, operation: str) -> tuple[Pairs, Communicator]:
@@ -190,7 +190,7 @@ def _reduce_each(reduce: Callable[..., Any], pairs: Pairs, operator: str, operat
             else:
                 reduce(src, operator, out=dst)
     except (TypeError, ValueError) as error:
-        raise in_our_words(error, lambda: _check(pairs, operation, comm)) from error.__cause__
+        raise in_our_words(error, _check, pairs, operation, comm) from error.__cause__
 
 
 #: the shape of a result from that of a source and the number of ranks; whether sources are split along axis 0

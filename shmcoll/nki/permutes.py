@@ -63,12 +63,7 @@ def collective_permute(
     try:
         comm.collective_permute(src, source_target_pairs, out=dst)
     except (TypeError, ValueError) as error:
-
-        def check() -> None:
-            check_tensors([(src, dst)], _shape, "collective_permute", comm)
-            as_pairs(source_target_pairs, "collective_permute", rank_in_words(comm), "source_target_pairs")
-
-        raise in_our_words(error, check) from error.__cause__
+        raise in_our_words(error, _check_permute, src, dst, source_target_pairs, comm) from error.__cause__
 
 
 def collective_permute_implicit(
@@ -201,19 +196,26 @@ def _send_around(
     srcs: list[np.ndarray], dsts: list[np.ndarray], comm: Communicator, size: int, operation: str, name: str
 ) -> None:
     """Send each tensor to the next rank. name: what the user calls a source, with {} for the channel."""
-
-    def check() -> None:
-        pairs = list(zip(srcs, dsts, strict=True))
-        check_tensors(pairs, _shape, operation, comm, names=(name, "dsts_by_channel[{}][0]"))
-
     if len(srcs) > 1:
-        check()
+        _check_ring(srcs, dsts, comm, operation, name)
     ring = _ring(size)
     try:
         for i, src in enumerate(srcs):
             comm.collective_permute(src, ring, out=dsts[i])
     except (TypeError, ValueError) as error:
-        raise in_our_words(error, check) from error.__cause__
+        raise in_our_words(error, _check_ring, srcs, dsts, comm, operation, name) from error.__cause__
+
+
+def _check_permute(src: np.ndarray, dst: np.ndarray, pairs: Any, comm: Communicator) -> None:
+    """Raise the error of an argument that `collective_permute` cannot take."""
+    check_tensors([(src, dst)], _shape, "collective_permute", comm)
+    as_pairs(pairs, "collective_permute", rank_in_words(comm), "source_target_pairs")
+
+
+def _check_ring(srcs: list[np.ndarray], dsts: list[np.ndarray], comm: Communicator, operation: str, name: str) -> None:
+    """Raise the error of the first tensor that a call cannot take."""
+    pairs = list(zip(srcs, dsts, strict=True))
+    check_tensors(pairs, _shape, operation, comm, names=(name, "dsts_by_channel[{}][0]"))
 
 
 def _shape(src: np.ndarray) -> tuple[int, ...]:

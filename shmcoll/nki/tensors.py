@@ -138,10 +138,10 @@ def check_tensors(
         given.as_output(dst, shape(src), src.dtype, *check, result)
 
 
-def in_our_words(error: Exception, check: Callable[[], None]) -> Exception:
-    """Return what `check` raises about the tensors of a call that was refused, or else the error of that call."""
+def in_our_words(error: Exception, check: Callable[..., None], *arguments: Any) -> Exception:
+    """Return what `check(*arguments)` raises about a call that was refused, or else the error of that call."""
     try:
-        check()
+        check(*arguments)
     except (TypeError, ValueError) as told:
         shorten(told)
         return told
