@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # images set it; the tests start thousands of interpreters, which import the same files
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all steady shuffled launchers test-launchers mindspore test-mindspore test-mindspore-calls test-torch test-nodes test-aarch64 test-packages coverage lint docs site bench peers stress clean
+.PHONY: help setup demo test test-all steady shuffled launchers test-launchers mindspore test-mindspore test-mindspore-calls test-torch test-ray test-nodes test-aarch64 test-packages coverage lint docs site bench peers stress clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -112,6 +112,14 @@ $(TORCH)/.ready-for-tests: $(TORCH)/.ready pyproject.toml
 
 test-torch: $(TORCH)/.ready-for-tests  ## run the tests that need torch
 	@PATH="$(CURDIR)/$(TORCH)/bin:$$PATH" $(TORCH)/bin/python -m pytest --processes 1 tests/torch $(ARGS)
+
+# In the same environment: gloo, which the results are compared with, is torch's
+$(TORCH)/.ready-for-ray: $(TORCH)/.ready-for-tests
+	@echo "== installing Ray into $(TORCH) (half a minute, once)"
+	@$(TORCH)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check 'ray>=2.56' && touch $@
+
+test-ray: $(TORCH)/.ready-for-ray  ## run the tests that need Ray
+	@PATH="$(CURDIR)/$(TORCH)/bin:$$PATH" $(TORCH)/bin/python -m pytest tests/ray $(ARGS)
 
 # mpi4py is the same for both
 NODES_MPI ?= mpich openmpi

@@ -138,6 +138,25 @@ def from_mpi(comm: Any, *, leaders: int | None = None) -> Communicator:
     return made
 
 
+def join_beside(key: str, rank: int, size: int, launcher: str) -> Communicator:
+    """Join a job whose ranks have agreed on a name and on their numbers, and return its communicator.
+
+    A process may join any number of these, and what `init` returns stays as it is.
+    """
+    check_threads("joining")
+    timeout, patience = limits()
+    with refusals.in_words():
+        if size == 1:
+            arena = arenas.create(1, timeout=timeout)
+        else:
+            check_proc()
+            arena = rendezvous.meet(key, rank, size, wait_timeout=timeout, patience=patience)
+        if rank:
+            object_cache.leave_to_rank_0()
+        rank_process.let_ranks_read(os.getppid())
+        return Communicator(LocalRank(arena, rank, launcher), Group.world(arena), "world")
+
+
 def _join(arena: Arena, rank: int, launcher: str, job: str | None) -> Communicator:
     if rank:
         object_cache.leave_to_rank_0()

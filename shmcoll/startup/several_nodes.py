@@ -37,7 +37,6 @@ from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.system.cores import usable_cores
 from shmcoll.engine.system.handlers import reraise_of_handler
-from shmcoll.engine.system.text import read_text
 from shmcoll.errors import CallNotAllowed, ShmcollError
 from shmcoll.nodes.job import Job
 from shmcoll.nodes.mpi import watcher
@@ -45,7 +44,7 @@ from shmcoll.nodes.mpi.progress import Progress
 from shmcoll.nodes.mpi.topology import Topology, group_by_key, node_names
 from shmcoll.nodes.mpi.wire import Wire, check_thread_level, import_mpi
 from shmcoll.runtime.local_rank import LocalRank
-from shmcoll.startup import foreign_end, rank_process, rendezvous
+from shmcoll.startup import foreign_end, machine, rank_process, rendezvous
 from shmcoll.startup.exchange import Exchange
 
 LEADERS = 4  # at most, by default
@@ -163,10 +162,10 @@ def _find_nodes(mpi: Any, comm: Any, exchange: Exchange, leaders: int | None) ->
     shared = comm.Split_type(mpi.COMM_TYPE_SHARED)
     first = exchange.within(shared).all_gather(comm.Get_rank())[0]
     shared.Free()
-    pretended = os.environ.get("SHMCOLL_NODE", "")
+    here = machine.identity()
     mine = {
-        "key": [first, read_text("/proc/sys/kernel/random/boot_id").strip(), _memory_device(), pretended],
-        "host": pretended or _host(),
+        "key": [first, *here],
+        "host": here[2] or _host(),
         "version": shmcoll.__version__,
         "routines": _sources_hash(),
         "byteorder": sys.byteorder,
@@ -221,13 +220,6 @@ def _sources_hash() -> str:
     for path in sorted([*package.glob("engine/**/*.py"), *package.glob("collectives/*.py")]):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
-
-
-def _memory_device() -> int:
-    try:
-        return Path("/dev/shm").stat().st_dev
-    except OSError:
-        return 0
 
 
 def _kind(mpi: Any, comm: Any) -> str:

@@ -28,8 +28,9 @@ from typing import Any
 import torch.distributed as dist
 
 from shmcoll.communicator import Communicator
-from shmcoll.engine.system.text import read_text, to_text
+from shmcoll.engine.system.text import to_text
 from shmcoll.startup import join as startup
+from shmcoll.startup import machine
 from shmcoll.startup.launchers import find_placement
 
 _kept_store: Any = None
@@ -56,8 +57,8 @@ def join(store: Any, rank: int, size: int, members: Sequence[int], timeout: time
     keys = f"shmcoll/{store.add(f'shmcoll/{rank}', 1)}"
     if rank == 0:
         store.set(f"{keys}/name", secrets.token_hex(16))
-    machines = _exchange(store, f"{keys}/machine", rank, size, _machine(), timeout)
-    elsewhere = [other for other, machine in enumerate(machines) if machine != machines[rank]]
+    machines = _exchange(store, f"{keys}/machine", rank, size, repr(machine.identity()), timeout)
+    elsewhere = [other for other, one in enumerate(machines) if one != machines[rank]]
     if elsewhere:
         raise NotImplementedError(
             f"the backend shmcoll connects the processes of one machine, and ranks {elsewhere} are on another one "
@@ -117,10 +118,6 @@ def _exchange(store: Any, key: str, rank: int, size: int, value: str, timeout: t
             f"{timeout.total_seconds():g} s: {error}"
         ) from error
     return [to_text(value) for value in store.multi_get(keys)]
-
-
-def _machine() -> str:
-    return read_text("/proc/sys/kernel/random/boot_id").strip()
 
 
 __all__ = ["join"]

@@ -28,7 +28,7 @@ from shmcoll.errors import InternalError, ShmcollError
 
 _PACKAGE = str(Path(shmcoll.__file__).parent) + os.sep
 _STANDARD = str(Path(os.__file__).parent) + os.sep
-_FRAMEWORKS = {"torch", "numba", "mindspore", "numpy", "joblib", "cloudpickle", "shmrun"}
+_FRAMEWORKS = {"torch", "numba", "mindspore", "numpy", "joblib", "cloudpickle", "shmrun", "ray"}
 _FRAMEWORKS |= {"decorator.py", "typing_extensions.py", "wrapt"}  # torch deprecates functions by such wrappers
 _GENERATED = ("<frozen ", "<decorator-gen", "<attrs generated", "<__array_function__")  # names that libraries give
 _MARK = "_shortened_by_shmcoll"  # of an exception whose frames below another border are gone
