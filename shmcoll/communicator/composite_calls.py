@@ -42,6 +42,10 @@ ROUTINES = {
     "scan_object": ("all_reduce", "gather_v", "broadcast", "scatter_v"),
     "exscan_object": ("all_reduce", "gather_v", "broadcast", "scatter_v"),
     "graph": ("all_reduce", "all_gather_v"),
+    "shared all_gather": ("all_reduce", "all_gather_v", "all_gather", "barrier"),
+    "shared gather": ("all_reduce", "all_gather_v", "all_gather", "barrier"),
+    "shared broadcast": ("broadcast", "all_gather", "barrier"),
+    "shared scatter": ("broadcast", "all_gather", "barrier"),
 }
 
 _NOTHING = (None, None, 0, 0, 0, 0)  # the arguments of a call without any

@@ -31,21 +31,26 @@ class Moves(NativeCalls):
         """
 
     @overload
-    def broadcast(self, x: ArrayLike | Out | None, root: int = 0, *, async_op: Literal[False] = False) -> Array: ...
+    def broadcast(
+        self, x: ArrayLike | Out | None, root: int = 0, *, shared: bool = False, async_op: Literal[False] = False
+    ) -> Array: ...
     @overload
-    def broadcast(self, x: ArrayLike | Out | None, root: int = ..., *, async_op: Literal[True]) -> Work[Array]: ...
+    def broadcast(
+        self, x: ArrayLike | Out | None, root: int = ..., *, shared: bool = ..., async_op: Literal[True]
+    ) -> Work[Array]: ...
     @native_call("x, x, 0, root, 0, 0", answer="x")
     def broadcast(self, *args: Any, **kwargs: Any) -> Any:
         """Copy the array of rank `root` to all ranks.
 
         A rank other than the root passes an array, which is written, or None to get a new one. Each rank decides for
-        itself.
+        itself. With `shared=True` its x is ignored.
 
         Args:
             x: on the root, anything that can be made an array, of any dtype of fixed size. On the other ranks, an array
                 of the same shape and dtype, or what another method takes as `out`; or None, or a number, which is
                 ignored.
             root: the rank whose array is copied.
+            shared: return a read-only array in shared memory: one for all ranks, not one for each. See `all_gather`.
             async_op: return a `Work` at once.
 
         Returns:
@@ -62,9 +67,13 @@ class Moves(NativeCalls):
         """
 
     @overload
-    def all_gather(self, x: ArrayLike, *, out: Outs | None = None, async_op: Literal[False] = False) -> Array: ...
+    def all_gather(
+        self, x: ArrayLike, *, out: Outs | None = None, shared: bool = False, async_op: Literal[False] = False
+    ) -> Array: ...
     @overload
-    def all_gather(self, x: ArrayLike, *, out: Outs | None = ..., async_op: Literal[True]) -> Work[Array]: ...
+    def all_gather(
+        self, x: ArrayLike, *, out: Outs | None = ..., shared: bool = ..., async_op: Literal[True]
+    ) -> Work[Array]: ...
     @native_call("x, result, 0, 0, 0, 0", result=_WHOLE)
     def all_gather(self, *args: Any, **kwargs: Any) -> Any:
         """Concatenate the arrays of all ranks along axis 0, in rank order, and return the result on every rank.
@@ -74,6 +83,8 @@ class Moves(NativeCalls):
                 counts as shape (1,).
             out: array of shape (n * k, ...) for n ranks, or a list of n arrays of x's shape and dtype. It may share
                 memory with `x`; if `x` is this rank's own part of `out`, nothing is copied for that.
+            shared: return a read-only array in shared memory. All ranks get the same memory: there is one result, and
+                not one for each rank. It is freed when all ranks have deleted their arrays.
             async_op: return a `Work` at once.
 
         Returns:
@@ -81,7 +92,9 @@ class Moves(NativeCalls):
 
         Raises:
             TypeError: `out` has another dtype.
-            ValueError: `out` has another shape.
+            ValueError: `out` has another shape. With `shared=True`, on every rank, shapes or dtypes differ; or `out` is
+                given.
+            ArenaError: with `shared=True`, on every rank, rank 0 finds too little shared memory. No byte has moved.
 
         Example:
             >>> comm.all_gather([comm.rank]).tolist() == list(range(comm.size))
@@ -90,11 +103,17 @@ class Moves(NativeCalls):
 
     @overload
     def gather(
-        self, x: ArrayLike, root: int = 0, *, out: Outs | None = None, async_op: Literal[False] = False
+        self,
+        x: ArrayLike,
+        root: int = 0,
+        *,
+        out: Outs | None = None,
+        shared: bool = False,
+        async_op: Literal[False] = False,
     ) -> Array | None: ...
     @overload
     def gather(
-        self, x: ArrayLike, root: int = ..., *, out: Outs | None = ..., async_op: Literal[True]
+        self, x: ArrayLike, root: int = ..., *, out: Outs | None = ..., shared: bool = ..., async_op: Literal[True]
     ) -> Work[Array | None]: ...
     @native_call("x, result, 0, root, 0, 0", result=f"{_WHOLE} if {IS_ROOT} else None")
     def gather(self, *args: Any, **kwargs: Any) -> Any:
@@ -107,6 +126,7 @@ class Moves(NativeCalls):
             out: on the root, array of shape (n * k, ...) for n ranks, or a list of n arrays of x's shape and dtype.
                 It may share memory with `x`; if `x` is the root's own part of `out`, nothing is copied for that.
                 Ignored on the other ranks.
+            shared: return the result in shared memory, into which each rank writes its own part. It is read-only.
             async_op: return a `Work` at once.
 
         Returns:
@@ -119,11 +139,23 @@ class Moves(NativeCalls):
 
     @overload
     def scatter(
-        self, x: ArrayLike | None, root: int = 0, *, out: Out | None = None, async_op: Literal[False] = False
+        self,
+        x: ArrayLike | None,
+        root: int = 0,
+        *,
+        out: Out | None = None,
+        shared: bool = False,
+        async_op: Literal[False] = False,
     ) -> Array: ...
     @overload
     def scatter(
-        self, x: ArrayLike | None, root: int = ..., *, out: Out | None = ..., async_op: Literal[True]
+        self,
+        x: ArrayLike | None,
+        root: int = ...,
+        *,
+        out: Out | None = ...,
+        shared: bool = ...,
+        async_op: Literal[True],
     ) -> Work[Array]: ...
     @native_call(
         "source, result, 0, root, 0, 0",
@@ -142,6 +174,8 @@ class Moves(NativeCalls):
             root: the rank whose array is cut.
             out: array of the part's shape and dtype for the result; any rank may pass one. On the root it may share
                 memory with `x`; if it is the root's own part of `x`, nothing is copied for that.
+            shared: return a read-only part of one copy of `x` in shared memory, which is freed when all ranks have
+                deleted their parts.
             async_op: return a `Work` at once.
 
         Returns:

@@ -42,6 +42,7 @@ _FIRST_LINE = sys._getframe().f_lineno + 2
 _TEMPLATE = """\
 def {name}({parameters}):
     try:
+        {instead}
         {later}
         {before}
         entry = {entry}
@@ -148,10 +149,13 @@ def native_call(
         code = typed.__code__
         name, positional = code.co_name, code.co_varnames[: code.co_argcount]
         keywords = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
-        long_way = ", ".join([f"calls.{name}", *(one for one in (*positional, *keywords)[1:] if one != "async_op")])
+        passed = [one for one in (*positional, *keywords)[1:] if one not in ("shared", "async_op")]
+        long_way = ", ".join([f"calls.{name}", *passed])
+        shared = ", ".join(f"{one}={one}" for one in passed)
         source = _TEMPLATE.format(
             name=name,
             parameters=", ".join([*positional, *(["*", *keywords] if keywords else [])]),
+            instead=f"if shared: return self._share({name!r}, async_op, {shared})" if "shared" in keywords else "",
             later=f"if async_op: return {later or f'self._submit({long_way})'}" if "async_op" in keywords else "",
             before="; ".join(f"{variable} = {value}" for variable, value in before.items()),
             entry=entry or native_entry(name),

@@ -180,6 +180,8 @@ def make(comm: Any, operation: Any, args: tuple[Any, ...], keywords: dict[str, A
     values = bound.arguments
     if values.pop("async_op", False):
         raise ValueError(f"{where}: async_op belongs to the call; use plan.start()")
+    if values.pop("shared", False):
+        raise ValueError(f"{where}: a shared result is new in every call; call comm.{operation}(x, shared=True)")
     values |= {name: None for name in ignored(operation, dispatcher.rank, values.get("root")) if name in values}
     for name in ("x", "out"):
         array = values.get(name)

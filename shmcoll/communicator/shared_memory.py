@@ -8,18 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from shmcoll.communicator import shared_arrays
-from shmcoll.communicator.objects import Objects, Parts
-from shmcoll.errors import ArenaError
-from shmcoll.runtime.local_rank import LocalRank
+from shmcoll.communicator.objects import Parts
+from shmcoll.communicator.shared_results import SharedResults
 
 if TYPE_CHECKING:
     from shmcoll.communicator.types import Array, ArrayLike, DTypeLike, Shape
 
 
-class SharedMemory(Objects):
+class SharedMemory(SharedResults):
     """Arrays that every rank of the group can read and write."""
-
-    _local_rank: LocalRank
 
     def empty(self, shape: Shape, dtype: DTypeLike = "float64") -> Array:
         """Make an array in the memory that the ranks share. Not a collective.
@@ -83,17 +80,9 @@ class SharedMemory(Objects):
 
     def _shared(self, operation: str, shape: Shape, dtype: DTypeLike) -> Array:
         self._dispatcher.check_rank(operation)
-        local_rank = self._local_rank
         with self._dispatcher.checking(operation) as check:
             like = shared_arrays.as_description(shape, dtype, *check)
-        try:
-            return shared_arrays.zeros(local_rank.arena, local_rank.heap, like)
-        except ArenaError:
-            if local_rank.is_within():  # in a signal handler
-                raise
-            with local_rank.lock:
-                local_rank.groups.sweep()  # groups that their last members have closed since the last `sweep`
-        return shared_arrays.zeros(local_rank.arena, local_rank.heap, like)
+        return self._array_like(like)
 
     def views(self, x: Array) -> list[Array]:
         """Return the shared arrays of all ranks, to be read and written in place.
@@ -116,17 +105,21 @@ class SharedMemory(Objects):
             >>> [int(view[0]) for view in views] == list(range(comm.size))
             True
         """
+        self._dispatcher.check_rank("views")
         arena, heap = self._local_rank.arena, self._local_rank.heap
         own, place = self._rank, shared_arrays.place_of(arena, heap, x) if isinstance(x, np.ndarray) else None
 
         def make(parts: Parts) -> tuple[list[Array], list[int]]:
-            places = parts.all_gather_object(place)
-            missing = [i for i, place in enumerate(places) if place is None]
-            if missing:
-                return [], missing
-            rank = self._local_rank.rank
-            views = [x if i == own else shared_arrays.view(arena, place, rank) for i, place in enumerate(places)]
-            parts.barrier()  # until all ranks hold what they view, no rank may drop its array
+            with self._telling(x if place else None):
+                with self._local_rank.learning(self._dispatcher.group):
+                    places = parts.all_gather_object(place)
+                    missing = [i for i, place in enumerate(places) if place is None]
+                    if missing:
+                        return [], missing
+                    self._check_alive("views")
+                    rank = self._local_rank.rank
+                    views = [x if i == own else shared_arrays.view(arena, one, rank) for i, one in enumerate(places)]
+                parts.barrier()  # until all ranks hold what they view, no rank may drop its array
             return views, missing
 
         views, missing = self._compose("views", make)

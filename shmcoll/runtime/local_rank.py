@@ -52,6 +52,9 @@ class LocalRank:
         self._arrays: ArraySharing | None = None
         self._making_arrays = threading.RLock()
         self._looking: set[int] = set()  # threads that look for a group
+        self._learning: set[tuple[int, int]] = (
+            set()
+        )  # threads that learn of a block of another rank, and in which group
         self._compiling: set[int] = set()  # threads that load code, and may compile it first
         self.heap = Heap(arena, rank)
         self.groups = GroupRegistry(arena, rank, self.heap)
@@ -93,19 +96,32 @@ class LocalRank:
 
     @contextlib.contextmanager
     def looking(self) -> Iterator[None]:
-        """Count this thread in LOOKING while it looks for a group and joins it. If an interrupt leaves it counted, the
-        next thread corrects that."""
-        me, word = threading.get_ident(), layout.directory_offset(self.arena.ranks, self.rank) + layout.LOOKING
+        """Count this thread in LOOKING while it looks for a group and joins it. If an interrupt leaves it counted, its
+        next call corrects that."""
+        with self._counted(self._looking, threading.get_ident(), layout.LOOKING):
+            yield
+
+    @contextlib.contextmanager
+    def learning(self, group: Group) -> Iterator[None]:
+        """Count a call of a group in LEARNING while it learns of a block of another rank, until it holds the block. See
+        `engine/memory/holds.py`."""
+        with self._counted(self._learning, (threading.get_ident(), group.offset), layout.LEARNING):
+            yield
+
+    @contextlib.contextmanager
+    def _counted(self, calls: set[Any], call: Any, word: int) -> Iterator[None]:
+        """Keep a call in a set whose length is a word of this rank's directory."""
+        at = layout.directory_offset(self.arena.ranks, self.rank) + word
         try:
             with self.lock:
-                self._looking.add(me)
-                self.arena.store(word, len(self._looking))
+                calls.add(call)
+                self.arena.store(at, len(calls))
             self.arena.fence()
             yield
         finally:
             with self.lock:
-                self._looking.discard(me)
-                self.arena.store(word, len(self._looking))
+                calls.discard(call)
+                self.arena.store(at, len(calls))
 
     def share_arrays(self) -> ArraySharing:
         """Return what allocates ordinary numpy arrays in shared memory. Made by the first call, which loads code."""

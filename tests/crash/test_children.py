@@ -64,6 +64,7 @@ TRIED: dict[str, Callable[[Any, Any, Any], Any]] = {
     "a started plan": lambda comm, plan, work: plan.start().wait(),
     "wait": lambda comm, plan, work: work.wait(),
     "empty": lambda comm, plan, work: comm.empty(3),
+    "a shared result": lambda comm, plan, work: comm.all_gather(np.ones(3), shared=True),
     "views": lambda comm, plan, work: comm.views(comm.empty(3)),
     "split": lambda comm, plan, work: comm.split(0),
     "subgroup": lambda comm, plan, work: comm.subgroup([0, 1]),

@@ -33,6 +33,8 @@ COMPOSITE: tuple[Call, ...] = (
     ("gather_object(root=0)", lambda comm: comm.gather_object("x")),
     ("all_gather_object()", lambda comm: comm.all_gather_object("x")),
     ("scatter_object(root=0)", lambda comm: comm.scatter_object(["x"] * comm.size)),
+    ("shared all_gather()", lambda comm: comm.all_gather(NUMBER, shared=True)),
+    ("shared broadcast(root=0)", lambda comm: comm.broadcast(NUMBER, shared=True)),
 )
 #: the same calls from another root
 FROM_RANK_1: tuple[Call, ...] = (
@@ -72,6 +74,14 @@ BEGUN_ALIKE: tuple[tuple[Call, Call], ...] = (
     (
         ("scan_object()", lambda comm: comm.scan_object("x")),
         ("exscan_object()", lambda comm: comm.exscan_object("x")),
+    ),
+    (
+        ("shared gather(root=0)", lambda comm: comm.gather(NUMBER, shared=True)),
+        ("shared all_gather()", lambda comm: comm.all_gather(NUMBER, shared=True)),
+    ),
+    (
+        ("shared scatter(root=0)", lambda comm: comm.scatter(np.ones(comm.size), shared=True)),
+        ("shared broadcast(root=0)", lambda comm: comm.broadcast(NUMBER, shared=True)),
     ),
 )
 #: all pairs in which a call is composite

@@ -37,7 +37,7 @@ def test_examples_run_as_written(scripts: Any, page: str, examples: int) -> None
         ("asynchronous", 7),
         pytest.param("jit", 3, marks=pytest.mark.slow),
         ("objects", 8),
-        ("shared-arrays", 2),
+        ("shared-arrays", 4),
         ("groups", 8),
         ("mpi4py", 2),
     ],

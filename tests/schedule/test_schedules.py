@@ -99,6 +99,8 @@ PLAIN_CASES = [
     "a circle",
     "a circle, 3 ranks",
     "a synchronous message to a rank that returns",
+    "a shared result",
+    "a shared result of an owner that leaves",
     "a rank raises",
     "a rank raises, 3 ranks",
 ]
@@ -117,6 +119,8 @@ BUFFERED_CASES = [
     "a posted receive",
     "a receive gives way",
     "a circle",
+    "a shared result",
+    "a shared result of an owner that leaves",
 ]
 REORDERED_CASES = [
     "park",
@@ -139,6 +143,7 @@ KILL_CASES = [
     "reduce",
     "a message",
     "a synchronous message",
+    "a shared result",
 ]
 
 EVENT_CASES = [
@@ -209,6 +214,7 @@ LONGEST_CASES = [
     ("shared all_reduce", {}),
     ("a synchronous message", REORDERED),
     ("a synchronous message", KILLS),
+    ("a shared result", KILLS),
 ]
 
 LARGE_CASES = [
@@ -322,6 +328,8 @@ LARGE_CASES = [
     "a receive that looks at two sleeps",
     "a receive that looks when the ring has gone round",
     "a receive that looks, 3 ranks",
+    "a shared result, 3 ranks",
+    "a shared result of an owner that leaves, 3 ranks",
 ]
 RETURNING = ["a rank returns", "a rank returns, 3 ranks"]
 

@@ -4,6 +4,7 @@ Tests of behaviour use the public interface. What they need from inside has a na
 it is. Environments are for `ranks(..., environment=...)`; functions with a communicator are called in its rank.
 """
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -149,6 +150,11 @@ def held(comm: Any) -> int:
 def held_by_ranks(comm: Any) -> int:
     """Return how many bytes of the heap all ranks hold."""
     return int(held_by_all(comm._local_rank.arena))
+
+
+def committed(comm: Any) -> int:
+    """Return how many bytes of memory the arena has."""
+    return os.fstat(comm._local_rank.arena.fd).st_blocks * 512
 
 
 def held_by_arrays(comm: Any) -> int:

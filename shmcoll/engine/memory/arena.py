@@ -123,9 +123,7 @@ class Arena:
     def commit(self, offset: int, length: int, purpose: str) -> None:
         """Back the unused range `[offset, offset + length)` with memory. If there is too little, it takes nothing and
         raises `ArenaError`."""
-        place = self._place()
-        if available(place) < length:
-            raise arena_file.too_small(purpose, length, place)
+        place = self.check_room(length, purpose)
         given = False
         try:
             given = pages.give(self.address + offset, length)
@@ -135,9 +133,20 @@ class Arena:
         if not given:
             raise arena_file.too_small(purpose, length, place)
 
+    def check_room(self, length: int, purpose: str) -> str | None:
+        """Raise `ArenaError` if less than `length` bytes of memory are left. Returns the place that was asked."""
+        place = self._place()
+        if available(place) < length:
+            raise arena_file.too_small(purpose, length, place)
+        return place
+
     def clear(self, offset: int, length: int) -> None:
         """Clear committed memory that is not used any more, and give it back."""
         pages.clear(self.address + offset, length)
+
+    def drop(self, offset: int, length: int) -> None:
+        """Give the whole pages of a range back that nobody uses any more."""
+        pages.drop(self.address + offset, length)
 
     def advice_on_limit(self) -> str:
         """Return what limits the heap besides its option, for messages."""

@@ -11,10 +11,9 @@ Memory is committed when it is taken and cleared when it is given back: it reads
 Part of it may become a pool for ordinary numpy arrays (`reserve`), whose memory native code commits and gives back. A
 second word of the rank, ARRAYS, has the bytes that the pool holds. The limit is that of both words together.
 
-A block may have HOLDS behind it, one word per rank that only that rank writes: how many views of the block it has
-(`communicator/shared_arrays.py`). A block that is given back stays until all ranks that hold it have let go or ended.
-That is checked whenever memory is taken or given back. A rank holds only a block that its owner still has, so no rank
-holds a block that has been given back.
+A block may have words behind it that say which ranks have views of it (`holds.py`). A block that is given back stays
+until all ranks that hold it have let go or ended. That is checked whenever memory is taken or given back. The last rank
+that lets go gives the memory to the system at once; HELD counts it until that check.
 
 Within the rank. Threads take turns (`_lock`). But between any two steps the same thread may run another call: of a
 signal handler that takes memory, or of the garbage collector, which gives memory back. The lock lets that call in, and
@@ -35,7 +34,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from shmcoll.engine import layout
-from shmcoll.engine.memory import records
+from shmcoll.engine.memory import holds as holding
 from shmcoll.engine.memory.arena import Arena, mib, space_limit
 from shmcoll.errors import ArenaError
 
@@ -44,11 +43,13 @@ _Gaps = tuple[tuple[int, int], ...]  # first byte and length of each free range,
 
 @dataclass(eq=False)  # compared by identity
 class _Block:
-    """A block of the heap. holds: the distance from its beginning to its HOLDS; 0 if no rank may have views."""
+    """A block of the heap. holds: the distance from its beginning to the words that say which ranks have views of it; 0
+    if no rank may have any. is_doubted: see `holds.py`."""
 
     length: int
     holds: int
     offset: int = -1  # of the latest claim
+    is_doubted: bool = False
     cleared_by: dict[int, object] = field(default_factory=dict)  # under 0, the call that clears it
 
 
@@ -64,7 +65,7 @@ class Heap:
     """The heap of `rank`, in its own process. Offsets are those of the arena; blocks are whole pages."""
 
     def __init__(self, arena: Arena, rank: int):
-        self._arena = arena
+        self._arena, self.rank = arena, rank
         self._held_word = layout.directory_offset(arena.ranks, rank) + layout.HELD
         self._pid = os.getpid()
         first, self._length = span(arena, rank)
@@ -88,18 +89,23 @@ class Heap:
             self._tell_held()
         return first, length
 
-    def take(self, length: int, purpose: str, *, holds: bool = False) -> int:
+    def take(self, length: int, purpose: str, *, holds: bool = False, commits: bool = True) -> int:
         """Allocate `length` bytes of zeros and return their offset. If there is too little memory, it takes nothing and
-        raises `ArenaError`."""
+        raises `ArenaError`. commits: without it, the caller has the bytes committed, except for those behind them."""
         behind = layout.align(length, layout.LINE)
-        length = layout.align(max(behind + holds * self._arena.ranks * layout.WORD, 1), layout.PAGE)
+        words = holding.words(self._arena.ranks) if holds else 0
+        length = layout.align(max(behind + words * layout.WORD, 1), layout.PAGE)
         block = _Block(length, behind if holds else 0)
         try:
             with self._lock:
                 self._put_back()
                 self._claim(block, purpose)
                 self._check_limit(0, length, purpose)
-                self._arena.commit(block.offset, length, purpose)
+                first = block.offset
+                if not commits:
+                    self._arena.check_room(length, purpose)
+                    first += behind & -layout.PAGE
+                self._arena.commit(first, block.offset + length - first, purpose)
             return block.offset
         except BaseException:
             with self._lock:
@@ -107,19 +113,34 @@ class Heap:
             raise
 
     def block_of(self, offset: int) -> tuple[int, int] | None:
-        """Return the first byte and the HOLDS of the block that contains a byte; None if no rank may have views of
-        it."""
+        """Return the first byte of the block that contains a byte, and where its words about views begin; None if no
+        rank may have views of it."""
         blocks = self._picture().taken.items()
         return next(((at, at + b.holds) for at, b in blocks if at <= offset < at + b.holds), None)
 
     def give(self, offset: int) -> None:
         """Give a block back. May be called from anywhere, even by the garbage collector in the middle of `take`."""
-        self._dropped[self._picture().taken[offset]] = None
+        block = self._picture().taken[offset]
+        try:
+            if block.holds and os.getpid() == self._pid:
+                holding.give(self._arena, offset + block.holds, doubted=block.is_doubted)
+                if (
+                    self._is_held(block)
+                    and not block.is_doubted
+                    and holding.nobody_sees(self._arena, offset + block.holds)
+                ):
+                    self._arena.drop(offset, block.holds)
+        finally:
+            self._dropped[block] = None  # last: from now on another call may free the block
         if self._lock.acquire(blocking=False):
             try:
                 self._put_back()
             finally:
                 self._lock.release()
+
+    def doubt(self, offset: int) -> None:
+        """Note that a call has failed in which other ranks learned of a block."""
+        self._picture().taken[offset].is_doubted = True
 
     def _put_back(self) -> None:
         for block in self._dropped.copy():
@@ -136,13 +157,10 @@ class Heap:
                 self._dropped.pop(block, None)
 
     def _is_held(self, block: _Block) -> bool:
-        """Return whether a living rank has views of a block."""
+        """Return whether a living rank has views of a block that has been dropped."""
         if not block.holds or os.getpid() != self._pid:
             return False
-        arena, at = self._arena, block.offset + block.holds
-        return any(
-            arena.load(at + rank * layout.WORD) and not records.how_ended(arena, rank) for rank in range(arena.ranks)
-        )
+        return holding.is_held(self._arena, block.offset + block.holds, doubted=block.is_doubted)
 
     # --- the picture --------------------------------------------------------------------------------------------------
 

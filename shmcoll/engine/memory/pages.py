@@ -66,7 +66,7 @@ def clear(address: int, length: int) -> None:
 
 
 def drop(address: int, length: int) -> None:
-    """Give back as much as possible of memory to which nothing has been stored."""
+    """Give the whole pages of a range back, if the kernel takes them."""
     begin, end = _up(address), (address + length) & -_PAGE
     if begin < end:
         _advise(begin, end, _MADV_REMOVE)

@@ -33,6 +33,7 @@ from tests.schedule.explorer.calls_in_phases import (
     SendBesidePosted,
 )
 from tests.schedule.explorer.calls_moving import AllGather, AllToAllOfLists, Broadcast, Scatter
+from tests.schedule.explorer.calls_of_holds import ShareResult
 from tests.schedule.explorer.calls_of_messages import (
     Find,
     Look,
@@ -698,5 +699,9 @@ SCENARIOS = {
     "a limit beside a thread that keeps the GIL": Scenario(
         2, ((AwaitInVain(1, 100),), ()), each=True, events=(KeepsGil(100), None)
     ),
+    "a shared result": Scenario(2, (ShareResult(),)),
+    "a shared result, 3 ranks": Scenario(3, (ShareResult(),)),
+    "a shared result of an owner that leaves": Scenario(2, (ShareResult(fails=True),)),
+    "a shared result of an owner that leaves, 3 ranks": Scenario(3, (ShareResult(fails=True),)),
     "a rank raises, 3 ranks": Scenario(3, ((BARRIER,), (BARRIER,), (End(records.FAILED),)), each=True),
 }

@@ -1,0 +1,181 @@
+"""Results that all ranks of a node share: `all_gather`, `gather`, `broadcast` and `scatter` with `shared=True`.
+
+One rank, the owner of the result, takes memory for it in its heap: the root, or rank 0. The call is composite:
+
+    owner                 takes addresses in its heap
+    all_gather, gather    all ranks exchange shape and dtype, and these addresses. If the arrays differ, all raise
+                          `ValueError`
+    broadcast, scatter    the owner broadcasts the addresses
+    all                   each rank holds them (`engine/memory/holds.py`), and commits its part of the memory. All tell
+                          whether they could. If there is too little, all raise `ArenaError`, and no byte has moved
+    all_gather, gather    each rank copies its x to its own part: no two ranks write the same byte
+    broadcast, scatter    the owner copies x there
+    all                   a barrier. Before it no rank reads what another one writes, and the owner keeps the memory.
+                          Behind it no rank writes any more: the arrays that are returned are read-only
+
+Each rank returns an array on that memory, which is freed when all ranks have deleted theirs, or have ended. A rank that
+dies in the call ends the group. The others then drop what they have, as always when a call fails. If a rank dies later,
+the memory remains, even that of a dead owner. A process that a rank forks reads zeros there, as in every shared array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from shmcoll.calls import arguments as given
+from shmcoll.calls.arrays import cut, deliver, whole_shape
+from shmcoll.calls.ignored import ignored
+from shmcoll.communicator import shared_arrays
+from shmcoll.communicator.objects import Objects, Parts
+from shmcoll.communicator.shared_arrays import ArrayLocation
+from shmcoll.engine.memory.available_memory import mib
+from shmcoll.errors import ArenaError
+from shmcoll.runtime.local_rank import LocalRank
+
+if TYPE_CHECKING:
+    pass
+
+GATHERING = ("all_gather", "gather")
+
+
+class SharedResults(Objects):
+    """The calls whose result is in the memory that the ranks share."""
+
+    _local_rank: LocalRank
+
+    def _share(self, operation: str, later: Any, x: Any, *, root: Any = 0, out: Any = None) -> Any:
+        """Make the call of a method with `shared=True`, now or later."""
+        is_ignored = operation in ("broadcast", "scatter") and type(root) is int and self._rank != root
+        used = None if is_ignored else x
+        return self._now_or_later(operation, lambda: self._shared_result(operation, used, root, out), used, later)
+
+    def _shared_result(self, operation: str, x: Any, root: Any, out: Any) -> Any:
+        mine = None
+        self._dispatcher.check_rank(operation)
+        with self._dispatcher.checking(operation) as check:
+            root = given.as_root(root, self._size, *check)
+            if out is not None and "out" not in ignored(operation, self._rank, root):
+                raise ValueError(f"{operation} on rank {check[1]}: shared=True makes a new result; leave out away")
+            if operation in GATHERING or self._rank == root:
+                mine = _blocks(x, self._size, *check) if operation == "scatter" else given.as_moved(x, *check)
+        at = -1 if operation == "all_gather" else root
+        whole = self._compose(f"shared {operation}", lambda parts: self._make_shared(parts, operation, root, mine), at)
+        if isinstance(whole, ArenaError):
+            text = f"{operation} on rank {check[1]}: {whole}"
+            raise ArenaError(text, needed=whole.needed, available=whole.available)
+        if isinstance(whole, ValueError):
+            raise whole
+        if operation == "gather" and self._rank != root:
+            return None
+        whole = shared_arrays.read_only(whole)
+        return deliver(whole[self._rank, ...] if operation == "scatter" else whole, None)
+
+    # --- parts --------------------------------------------------------------------------------------------------------
+
+    def _make_shared(self, parts: Parts, operation: str, owner: int, x: Any) -> Any:
+        """Return the array that all ranks share, or the error that all ranks raise. x: None on a rank that passes no
+        array."""
+        gathers = operation in GATHERING
+        whole: Any = None
+        place: Any = None
+        arena, me = self._local_rank.arena, self._local_rank.rank
+        purpose = f"the shared result of {operation}"
+        if self._rank == owner:
+            like = np.broadcast_to(np.zeros((), x.dtype), whole_shape(x.shape, self._size)) if gathers else x
+            try:
+                whole = self._array_like(like, purpose, commits=False)
+                place = shared_arrays.place_of(arena, self._local_rank.heap, whole)
+            except ArenaError as error:
+                place = error
+        with self._telling(whole):
+            with self._local_rank.learning(self._dispatcher.group):
+                if gathers:
+                    told = parts.all_gather_object((x.shape, x.dtype, place))
+                    if any(one[:2] != (x.shape, x.dtype) for one in told):
+                        return _differ(operation, told)
+                    place = told[owner][2]
+                else:
+                    place = parts.broadcast_object(place, owner)
+                if isinstance(place, ArenaError):
+                    return place
+                self._check_alive(operation)
+                if self._rank != owner:
+                    whole = shared_arrays.view(arena, place, me)
+            if missing := self._commit(parts, place, purpose):
+                return missing
+            if gathers:
+                cut(whole, self._size)[self._rank][...] = x
+            elif self._rank == owner:
+                whole[...] = x
+            parts.barrier()
+        return whole
+
+    def _commit(self, parts: Parts, place: ArrayLocation, purpose: str) -> ArenaError | None:
+        """Commit the memory, a part on each rank. Returns an error, which is the same on all ranks, if there is too
+        little."""
+        amounts = [0, 0]
+        try:
+            shared_arrays.commit_part(self._local_rank.arena, place, self._rank, self._size, purpose)
+        except ArenaError as error:
+            amounts = [error.needed, error.available]
+        told = parts.all_gather(np.array(amounts)).reshape(-1, 2).tolist()
+        rank, (needed, available) = max(enumerate(told), key=lambda one: one[1])
+        if not needed:
+            return None
+        name = self._dispatcher.group.name(rank)
+        text = (
+            f"rank {name} found no memory for its part of {purpose}: {mib(needed)} needed, {mib(available)} available"
+        )
+        return ArenaError(text, needed=needed, available=available)
+
+    # --- memory -------------------------------------------------------------------------------------------------------
+
+    def _array_like(self, like: np.ndarray, purpose: str = "", *, commits: bool = True) -> np.ndarray:
+        """Return an array of zeros in this rank's heap, of the shape and dtype of another one."""
+        local_rank = self._local_rank
+        try:
+            return shared_arrays.zeros(local_rank.arena, local_rank.heap, like, purpose, commits=commits)
+        except ArenaError:
+            if local_rank.is_within():  # in a signal handler
+                raise
+            with local_rank.lock:
+                local_rank.groups.sweep()  # groups that their last members have closed since the last `sweep`
+        return shared_arrays.zeros(local_rank.arena, local_rank.heap, like, purpose, commits=commits)
+
+    @contextmanager
+    def _telling(self, own: np.ndarray | None) -> Iterator[None]:
+        """Do so where other ranks learn of an array of this rank, and hold it. Its memory is doubted after an error."""
+        heap, arena = self._local_rank.heap, self._local_rank.arena
+        try:
+            yield
+        except BaseException:
+            if own is not None and (place := shared_arrays.place_of(arena, heap, own)) and place.bytes:
+                heap.doubt(place.first)
+            raise
+
+    def _check_alive(self, operation: str) -> None:
+        """Raise if the group has ended: the array that this rank has learned of may be gone."""
+        if self._dispatcher.group.has_ended():
+            self._dispatcher.failures.look(operation)
+
+
+def _blocks(x: Any, size: int, operation: str, rank: int) -> np.ndarray:
+    """Return x of scatter as an array of one block for each rank."""
+    if given.is_list_of_arrays(x):
+        return np.stack(given.as_list(x, size, operation, rank))
+    array = given.as_moved(x, operation, rank)
+    given.check_divisible(array, 0, size, operation, rank)
+    return array.reshape(size, array.shape[0] // size, *array.shape[1:])
+
+
+def _differ(operation: str, told: list[tuple[tuple[int, ...], np.dtype, Any]]) -> ValueError:
+    """Return the error of arrays that do not go together, which all ranks raise."""
+    odd = next(rank for rank, one in enumerate(told) if one[:2] != told[0][:2])
+    first, other = (f"{told[rank][1]}{list(told[rank][0])} on rank {rank}" for rank in (0, odd))
+    return ValueError(
+        f"{operation}: the arrays differ: {first}, {other}; with shared=True, shape and dtype are equal on all ranks"
+    )
