@@ -144,7 +144,7 @@ class AsyncWorker:
         """Queue a call; its arguments stay alive until it is done. collective: its name, if it is one."""
         self.check_rank("async_op")
         work: Work[Any] = Work(self, here())
-        ticket = Ticket(0, work=(work, call))
+        ticket = Ticket(0, work=(work, call), is_message=not collective)
         ticket.lock.acquire()
         with self.turns.guard:
             if collective and self.turns.meets():
@@ -348,10 +348,16 @@ class AsyncWorker:
         ticket.work = work = call = result = None
 
     def make_up_to(self, work: Work[Any]) -> None:
-        """Make, on the worker, the calls in the line up to this one: a function that it calls at the end of an earlier
-        call is about to wait for it."""
-        while self.turns.is_mine() and not work.done() and (ticket := self.turns.first_call()):
-            self._perform(ticket)
+        """Make, on the worker, the calls in the line up to this one, or serve messages until it has ended: a function
+        that the worker calls at the end of an earlier call is about to wait for it."""
+        is_message = work.is_receive or self.turns.is_send(work)
+        while self.turns.is_mine() and not work.done():
+            if ticket := self.turns.first_call(only_messages=is_message):
+                self._perform(ticket)
+            elif not work.is_receive:
+                return
+            elif self.listener is not None and not self.listener.is_waiting(is_ending=False):
+                time.sleep(waiting.NAP)
 
     def _listen(self) -> bool:
         """Attend to posted receives until the line is not empty. Returns False if a thread was in it from the start."""

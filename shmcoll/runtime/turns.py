@@ -18,7 +18,9 @@ kinds of owners take a place:
               waits until each place before it is unlocked, calls, and leaves
 
 In the turn of an asynchronous call, the worker may make calls behind it, in their order and without turns of their own:
-the end of that call waits for them (`AsyncWorker.make_up_to`). Places of threads between them are passed over.
+the end of that call waits for them (`AsyncWorker.make_up_to`). Places of threads between them are passed over. If that
+end waits for a message, the worker makes sends only, and serves the posted receives: the order of collectives must not
+depend on when a message arrives.
 
 A receive may wait in native code without a place in the line: the line was empty when it began. A thread that takes a
 place rings this rank's doorbell. Then the receive gives way, unless its message has arrived
@@ -89,15 +91,17 @@ _NOT_COLLECTIVE = {*MESSAGES, "subgroup"}
 
 class Ticket:
     """A place in the line. thread: its owner; 0 for an asynchronous call. work: that call, with its handle. sleeps: the
-    thread may sleep in native code until its doorbell rings. has_begun: the worker has taken that call."""
+    thread may sleep in native code until its doorbell rings. is_message: that call sends a message. has_begun: the
+    worker has taken that call."""
 
-    __slots__ = ("has_begun", "lock", "sleeps", "thread", "work")
+    __slots__ = ("has_begun", "is_message", "lock", "sleeps", "thread", "work")
 
-    def __init__(self, thread: int, *, work: Any = None, sleeps: bool = False):
+    def __init__(self, thread: int, *, work: Any = None, sleeps: bool = False, is_message: bool = False):
         self.lock = threading.Lock()
         self.thread = thread
         self.work = work
         self.sleeps = sleeps
+        self.is_message = is_message
         self.has_begun = False
 
 
@@ -139,14 +143,20 @@ class Turns:
             return True
         return bool(self._queue) and any(ticket.thread == me and ticket.lock.locked() for ticket in list(self._queue))
 
-    def first_call(self) -> Ticket | None:
-        """Return the first asynchronous call in the line that has not begun, if there is one."""
+    def first_call(self, *, only_messages: bool = False) -> Ticket | None:
+        """Return the first asynchronous call in the line that has not begun, if there is one; the first that sends a
+        message if `only_messages`."""
         waiting = (one for one in list(self._queue) if one.work is not None and not one.has_begun)
+        waiting = (one for one in waiting if one.is_message or not only_messages)
         return next((ticket for ticket in waiting if ticket.lock.locked()), None)
 
     def calls(self) -> list[Any]:
         """Return the `work` of each asynchronous call in the line."""
         return [work for ticket in list(self._queue) if (work := ticket.work) is not None and ticket.lock.locked()]
+
+    def is_send(self, work: Any) -> bool:
+        """Return whether this handle is that of a call in the line that sends a message."""
+        return any(one.is_message and one.work and one.work[0] is work for one in list(self._queue))
 
     def is_free(self) -> bool:
         """Return whether the line is empty. Removes places that are not held any more."""

@@ -15,6 +15,8 @@ direct_calls    their arguments, where a program calls a group itself
 sparse          the reduction of sparse tensors
 collectives     the same calls, blocking, with tensors as arrays
 works           the handles of asynchronous calls
+handles         torch's handles around those, from torch 2.14 on
+futures         their futures, for which callbacks may wait
 join            how the ranks of a group meet, through torch's store
 shrink          going on without some ranks
 flight_records  the flight recorder, as files for torch's analyser
@@ -57,6 +59,9 @@ def register() -> None:
         return
     if torch.__version__ >= (2, 14):
         from shmcoll.torch.backend import create
+        from shmcoll.torch.handles import pass_on
+
+        pass_on()
     else:
         from shmcoll.torch.process_group import create
     dist.Backend.register_backend(NAME, create, extended_api=True, devices=["cpu"])

@@ -173,7 +173,7 @@ class GroupCalls:
         ):  # a call without options, such as `group.barrier(limit)`, returns a handle
             raising(call)
             return DONE
-        return submit(self.comm._dispatcher.worker, operation, call, tensors)
+        return submit(self.comm, operation, call, tensors)
 
 
 __all__ = ["GroupCalls"]

@@ -55,6 +55,15 @@ def timed_out(operation: str, seconds: float) -> Exception:
     return error
 
 
+def late_in_callback(seconds: float) -> Exception:
+    """Return the error of a callback that waits for a future which is not completed."""
+    error: Exception = dist.DistBackendError(
+        f"a callback of a future has waited {seconds:g} s for another future. As long as it waits, no other thread "
+        f"makes a call of the same group. Have the program wait for that future, or chain callbacks by `then`"
+    )
+    return error
+
+
 def error_type(comm: Communicator) -> Any:
     """Return torch's `ErrorType` for the state of a group; see `Group.get_error`."""
     dispatcher = comm._dispatcher
@@ -70,4 +79,4 @@ def error_type(comm: Communicator) -> Any:
     return ErrorType.SUCCESS
 
 
-__all__ = ["as_torch", "error_type", "raising", "timed_out"]
+__all__ = ["as_torch", "error_type", "late_in_callback", "raising", "timed_out"]

@@ -5,10 +5,11 @@ A synchronous call returns `DONE`. An asynchronous call returns a `Pending`, aro
 Who completes a future. The worker makes a collective, and then completes its futures within the turn of that call. So
 the callbacks run there, and what they call on the same group is made at once, before any other call of the group: the
 order is the same on all ranks, and no callback waits for the worker that runs it. A callback that waits for a call
-behind its own in the line makes the calls up to that one. If a thread asks for a future after the call was made, it
-completes the future itself: it adds the future to the list, then reads whether the call was made; the worker notes that
-the call was made, then reads the list; each future leaves the list once. The futures of a receive, and those of a
-call that has failed, are completed by the thread that sets the latch of the `Work`.
+behind its own in the line makes the calls up to that one, also if it waits for a future (`futures.py`). If a thread
+asks for a future after the call was made, it completes the future itself: it adds the future to the list, then reads
+whether the call was made; the worker notes that the call was made, then reads the list; each future leaves the list
+once. The futures of a receive, and those of a call that has failed, are completed by the thread that sets the latch of
+the `Work`.
 
 DDP's reducer reads tensors from the result of the future, and does not expect an exception there. So the result of a
 call that has failed is never set. Torch makes an error of its own from what a callback of `then` raises, and only such
@@ -17,6 +18,7 @@ an error reaches C++.
 
 import contextlib
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
@@ -24,10 +26,11 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from shmcoll.communicator import Communicator
 from shmcoll.errors import ShmcollError
-from shmcoll.runtime.async_worker import AsyncWorker
 from shmcoll.runtime.work import Work
 from shmcoll.torch.errors import as_torch, timed_out
+from shmcoll.torch.futures import follow, runs_callbacks
 from shmcoll.torch.tensors import seconds
 
 _NO_LIMIT = timedelta(0)
@@ -56,6 +59,16 @@ class Done(dist.Work):
 
 
 DONE = Done()
+
+
+class _Asked(threading.local):
+    """What this thread has last asked for a future: see `handles.py`."""
+
+    handle: Any = None
+    is_only_asked = False
+
+
+asked = _Asked()
 
 
 class Pending(dist.Work):
@@ -99,7 +112,7 @@ class Pending(dist.Work):
         """
         if self._is_made:
             return True
-        self._make_up_to_here()
+        self.make_up_to_here()
         limit = seconds(timeout)
         try:
             result = self._work.wait(limit)
@@ -145,9 +158,12 @@ class Pending(dist.Work):
 
     def get_future(self) -> Any:
         """Return a future of the tensors."""
-        self._make_up_to_here()
+        asked.handle = self
+        if asked.is_only_asked:
+            return torch.futures.Future()
+        self.make_up_to_here()
         if self._tensors and self._tensors[0].dtype is torch.float16 and _is_asked_in_native_code():
-            self.wait()
+            self.wait()  # the built-in FP16 hook wants a list of tensors that is not Python's: torch makes none later
             return torch._C.fork(self.result)
         ended: Any = torch.futures.Future()
         future = ended.then(lambda _: self.result())
@@ -156,7 +172,7 @@ class Pending(dist.Work):
             self._complete()
         else:
             self._work._latch.then(self._complete)
-        return future
+        return follow(future, [self])
 
     def _complete(self) -> None:
         """Complete the futures, each once."""
@@ -164,7 +180,7 @@ class Pending(dist.Work):
             while self._futures:
                 self._futures.pop(0).set_result(None)
 
-    def _make_up_to_here(self) -> None:
+    def make_up_to_here(self) -> None:
         """Make this call if a callback of an earlier call waits for it."""
         worker = self._work._worker
         if not self._is_made and worker.is_me():
@@ -172,18 +188,22 @@ class Pending(dist.Work):
 
 
 def _is_asked_in_native_code() -> bool:
-    """Return whether native code, and not Python, has called `get_future`."""
+    """Return whether native code, and not Python, has called `get_future`.
+
+    Torch's native code does so beneath torch's own functions, `_engine_run_backward` or those of DDP. They do not name
+    `get_future`, and a function that calls it by its name does.
+    """
     frame: Any = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__", "").startswith("shmcoll."):
         frame = frame.f_back
     return frame is None or "get_future" not in frame.f_code.co_names
 
 
-def submit(worker: AsyncWorker, operation: str, call: Callable[[], Any], tensors: Sequence[torch.Tensor]) -> Pending:
+def submit(comm: Communicator, operation: str, call: Callable[[], Any], tensors: Sequence[torch.Tensor]) -> Pending:
     """Have the worker make a collective; make it at once in the turn of another call, where callbacks run.
 
     Args:
-        worker: that of the communicator.
+        comm: the communicator.
         operation: the call in messages.
         call: makes it.
         tensors: what it writes.
@@ -191,12 +211,13 @@ def submit(worker: AsyncWorker, operation: str, call: Callable[[], Any], tensors
     Returns:
         The handle.
     """
-    pending = Pending(operation, None, tensors)
+    pending, worker = Pending(operation, None, tensors), comm._dispatcher.worker
 
     def make() -> None:
         call()
         pending._is_made = True
         if pending._futures:
+            runs_callbacks(comm)
             pending._complete()
 
     if worker.turns.is_mine():
@@ -211,4 +232,4 @@ def submit(worker: AsyncWorker, operation: str, call: Callable[[], Any], tensors
     return pending
 
 
-__all__ = ["DONE", "Done", "Pending", "submit"]
+__all__ = ["DONE", "Done", "Pending", "asked", "submit"]

@@ -147,8 +147,8 @@ def callbacks_of_futures_call_and_wait(rank: int, size: int) -> None:
         torch.futures.collect_all([begun(made[4]).get_future(), begun(made[5], beside).get_future()]).wait()
         return made
 
-    works = [begun(torch.ones(2)) for _ in range(8)]
-    futures = [work.get_future().then(lambda one, i=i: further(one, i)) for i, work in enumerate(works)]
+    # each callback is there before the next call of this thread, so that the order is the same on all ranks
+    futures = [begun(torch.ones(2)).get_future().then(lambda one, i=i: further(one, i)) for i in range(8)]
     for i, found in enumerate(torch.futures.wait_all(futures)):
         same(found, torch.full((2,), float(size ** (i + 1))))
     for found in begun(torch.ones(2) + rank).get_future().then(each_way).wait():

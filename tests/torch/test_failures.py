@@ -58,8 +58,27 @@ def test_a_rank_that_dies_is_named(ranks: Any, tmp_path: Path) -> None:
     now, again, text, success, kind = survivor.value
     assert now[:2] == again[:2] == (True, "RankFailed") and now[3] == 1
     assert "rank 1" in now[2] and "RankFailed" in text and "rank 1" in text
-    if torch.__version__ < (2, 14):  # later ones return a handle that does not pass these two on
-        assert (success, kind) == (False, "RankFailed")
+    assert (success, kind) == (False, "RankFailed")
+
+
+def a_callback_waits_for_what_does_not_come(comm: Any, store: Path) -> Any:
+    rank, never = begin(comm, store, timedelta(seconds=1)), torch.futures.Future[Any]()
+    beside = dist.new_group(timeout=LIMIT)
+    if rank == 1:
+        dist.barrier(beside)  # until rank 0 has registered its callback
+    future = dist.all_reduce(torch.ones(2), async_op=True).get_future()
+    if rank == 0:
+        chained = future.then(lambda _: never.wait())
+        dist.barrier(beside)
+        with pytest.raises(RuntimeError, match="a callback of a future has waited 1 s for another future"):
+            chained.wait()
+    dist.barrier(beside)
+    dist.barrier()  # the group goes on
+    dist.destroy_process_group()
+
+
+def test_a_callback_waits_no_longer_than_the_timeout(ranks: Any, tmp_path: Path) -> None:
+    ranks(2, a_callback_waits_for_what_does_not_come, tmp_path / "store")
 
 
 def a_step_without_a_peer(comm: Any, store: Path) -> Any:
