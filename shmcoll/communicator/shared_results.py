@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -35,9 +35,6 @@ from shmcoll.communicator.shared_arrays import ArrayLocation
 from shmcoll.engine.memory.available_memory import mib
 from shmcoll.errors import ArenaError
 from shmcoll.runtime.local_rank import LocalRank
-
-if TYPE_CHECKING:
-    pass
 
 GATHERING = ("all_gather", "gather")
 
