@@ -1,7 +1,7 @@
 """Gradients for MindSpore's own tensors, in PyNative mode.
 
-MindSpore asks a cell that has a method `bprop` for the gradient of its inputs. So a call of an operator, while MindSpore
-records a gradient, is the call of a cell. The class of these cells is made then, because this package never imports
+MindSpore asks a cell that has a method `bprop` for the gradient of its inputs. So a call of an operator is the call of
+a cell while MindSpore records a gradient. The class of these cells is made then, because this package never imports
 MindSpore.
 
 A gradient is that of the sum, over all ranks, of the functions that they differentiate. So the backward pass calls
