@@ -1,5 +1,7 @@
 """The text of every `CollectiveTimeout`: who waited, how long, and for what; and what to do."""
 
+from shmcoll.diagnostics import late_settings
+
 
 def timed_out(where: str, seconds: float, what: str) -> str:
     """Return why a wait has ended. where: the call and its rank. what: a rank has not done it in so many seconds."""
@@ -9,4 +11,5 @@ def timed_out(where: str, seconds: float, what: str) -> str:
 def with_advice(text: str, more: str = "") -> str:
     """Return that text with what to do, without a full stop. more: what to do besides, behind a comma or a
     semicolon."""
-    return f"{text}. Raise comm.timeout or SHMCOLL_TIMEOUT if they are only slow{more}"
+    late = late_settings.too_late()
+    return f"{text}. Raise comm.timeout or SHMCOLL_TIMEOUT if they are only slow{more}{late and f'. {late}'}"

@@ -31,6 +31,7 @@ _ONE_ITERABLE = (
 
 
 @border
+@arguments.refuse_twice
 def run(
     fn: Callable[..., Any],
     nprocs: int,

@@ -1,15 +1,18 @@
 """The arguments of `shmcoll.run`, `map` and `ranks`: checked before anything is started."""
 
+import functools
 import inspect
 import operator
 import os
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from shmcoll.engine.layout import CELL_BYTES, most_ranks
 from shmcoll.engine.system.text import shown
 from shmcoll.errors import CallNotAllowed
+
+Named = TypeVar("Named", bound=Callable[..., Any])
 
 _METHODS = ("fork", "spawn")
 _REACTIONS = ("stop", "continue")
@@ -35,10 +38,26 @@ def check_function(of: str, fn: Any, second: Any = None) -> None:
     if not callable(fn):
         hint = ""
         if callable(second):
-            hint = f"; did you mean {of}({_name(second)}, {shown(fn)})?"
+            hint = f"; did you mean {of}({name_of(second)}, {shown(fn)})?"
         elif fn is None:
             hint = "; pass the function itself, and not what a call of it returns"
         raise TypeError(f"fn must be callable, got {shown(fn)} of type {type(fn).__name__}{hint}")
+
+
+def refuse_twice(run: Named) -> Named:
+    """Return `shmcoll.run` with words for a number of ranks that is passed by position and by name."""
+
+    @functools.wraps(run)
+    def checked(*args: Any, **keywords: Any) -> Any:
+        if len(args) > 1 and "nprocs" in keywords:
+            call = ", ".join([name_of(args[0]), shown(keywords["nprocs"]), *map(shown, args[1:])])
+            raise TypeError(
+                f"shmcoll.run got nprocs={shown(keywords['nprocs'])} and {shown(args[1])} in its place, the second; "
+                f"the arguments of the function come after the number of ranks: shmcoll.run({call})"
+            )
+        return run(*args, **keywords)
+
+    return cast(Named, checked)
 
 
 def check_names(of: str, others: Iterable[str], names: dict[str, str]) -> None:
@@ -120,7 +139,7 @@ def check_clear(of: str, fn: Callable[..., Any], args: tuple[Any, ...], options:
             and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
         ):
             raise TypeError(
-                f"{name}={options[name][0]!r} is unclear: {of} and the function {_name(fn)} both have a parameter "
+                f"{name}={options[name][0]!r} is unclear: {of} and the function {name_of(fn)} both have a parameter "
                 f"{name}. For the function, bind it: functools.partial(fn, {name}=...). For {of}, bind the function's "
                 f"as well, or give it by position."
             )
@@ -140,5 +159,6 @@ def refuse_ranks(of: str) -> None:
         )
 
 
-def _name(fn: Any) -> str:
+def name_of(fn: Any) -> str:
+    """Return the name of a function as the user writes it."""
     return getattr(fn, "__qualname__", None) or repr(fn)

@@ -100,6 +100,12 @@ class Ranks(ProcessBound):
             self._server.end()
             raise
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Never:
+        """Raise `TypeError`: `run` is the method that calls a function."""
+        fn = arguments.name_of(args[0]) if args and callable(args[0]) else "fn"
+        more = ", ..." if kwargs or len(args) > 1 else ""
+        raise TypeError(f"a Ranks object is not a function; call one on its ranks: r.run({fn}{more})")
+
     def run(self, fn: Callable[..., Any], *args: Any, timeout: float | None = None, **kwargs: Any) -> list[Any]:
         """Call `fn(*args, **kwargs)` on every rank, and return the results.
 

@@ -4,12 +4,14 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from shmcoll.collectives import OPERATION_NAMES, RECORDS
+from shmcoll.diagnostics import late_settings
 from shmcoll.engine import context as c
 from shmcoll.engine import fault_injection, layout
 from shmcoll.engine.compiler import compile as code
@@ -175,11 +177,12 @@ class Dispatcher(Calls):
     def routine(self, name: str) -> Callable[..., int]:
         """Return the native entry of a collective. The first call for a collective loads or compiles it."""
         if name not in self._routines:
+            late_settings.warn()
             record = RECORDS[name]
             if self._faulty:
                 self._routines[name] = fault_injection.make_callable(record, self.words)
                 return self._routines[name]
-            with self.local_rank.compiling():
+            with self._loading(name):
                 fast, plain = code.load_routine(record, _tell)
             self.words[tables.KINDS // WORD + record.code] = record.form
             self.words[tables.ROUTINES // WORD + record.code] = plain
@@ -189,10 +192,25 @@ class Dispatcher(Calls):
     def kernel(self, dtype: DType, reduction: str, number: int) -> int:
         """Return the address of the kernel for a dtype and a reduction. From now on the native entry finds it by
         itself."""
-        with self.local_rank.compiling():
+        with self._loading(f"a reduction by {reduction!r}"):
             address = code.load_kernel(dtype, reduction, _tell)
         self.words[tables.kernel_slot(dtype.code, number)] = address
         return address
+
+    @contextmanager
+    def _loading(self, what: str) -> Iterator[None]:
+        """Load code in the block. what: the code. In a `__del__` at the end of the interpreter nothing can be
+        imported, so that what has not been loaded before raises `CallNotAllowed`."""
+        try:
+            with self.local_rank.compiling():
+                yield
+        except (ImportError, NameError):
+            if not sys.is_finalizing():
+                raise
+            raise CallNotAllowed(
+                f"{what} on rank {self.failures.name}: the interpreter is ending, and nothing like it has been called "
+                f"before; make the call in the program or in an atexit function, not in a __del__"
+            ) from None
 
     # --- calling ------------------------------------------------------------------------------------------------------
 

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import Any
 
 from shmcoll.communicator import Communicator
+from shmcoll.diagnostics import late_settings
 from shmcoll.engine import layout
 from shmcoll.engine.compiler import object_cache
 from shmcoll.engine.memory import arena as arenas
@@ -214,6 +215,7 @@ def _explicit(rank: int | None, size: int | None, job: str | None) -> Placement:
 
 def limits() -> tuple[float, float]:
     """Return the limits of one wait and of joining, in seconds."""
+    late_settings.note()
     return seconds("SHMCOLL_TIMEOUT", WAIT_TIMEOUT), seconds("SHMCOLL_JOIN_TIMEOUT", JOIN_TIMEOUT)
 
 

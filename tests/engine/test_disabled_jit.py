@@ -55,6 +55,28 @@ def run(folder: Path, code: str, **environment: str) -> str:
     return done.stdout
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        (
+            *("NUMBA_CPU_FEATURES", "+avx2,nonsense"),
+            "NUMBA_CPU_FEATURES='+avx2,nonsense': 'nonsense' must begin with + or -, as in '+avx2,-avx512f'; change "
+            "it, or unset NUMBA_CPU_FEATURES",
+        ),
+        (
+            *("NUMBA_NUM_THREADS", "0"),
+            "numba cannot be imported with NUMBA_NUM_THREADS='0': Number of threads specified must be > 0. Change or "
+            "unset it",
+        ),
+    ],
+)
+def test_a_variable_that_numba_cannot_take_is_named(name: str, value: str, text: str) -> None:
+    code = "import shmcoll; shmcoll.op(lambda a, b: a)"
+    env = {key: one for key, one in os.environ.items() if not key.startswith("NUMBA_")} | {name: value}
+    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=PATIENCE)
+    assert done.stderr.splitlines()[-1] == f"ValueError: {text}"
+
+
 def test_operators_are_compiled(tmp_path: Path) -> None:
     """A function that they call is not: the text says why."""
     reason = "NUMBA_DISABLE_JIT is set, so functions that it calls are not jitted: unset it)\n"

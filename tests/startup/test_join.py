@@ -1,12 +1,15 @@
 """Joining a job: alone, or with what a launcher has put into the environment."""
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
 
 import pytest
 
+from shmcoll.diagnostics import late_settings
+from shmcoll.diagnostics.describe_timeout import with_advice
 from tests.support.patience import PATIENCE
 
 
@@ -43,6 +46,47 @@ def test_a_limit_that_is_none_is_refused(value):
     done = python("import shmcoll; shmcoll.init()", SHMCOLL_TIMEOUT=value)
     assert done.returncode == 1
     assert f"ValueError: SHMCOLL_TIMEOUT='{value}' is not a positive number of seconds" in done.stderr
+
+
+LATE = """
+import os, shmcoll
+class Last:
+    comm = shmcoll.init()
+    def __del__(self):
+        self.comm.all_reduce(7)
+last = Last()
+os.environ["SHMCOLL_TIMEOUT"] = "5"
+last.comm.barrier()  # line 9
+last.comm.broadcast(1)
+print(last.comm.timeout)
+"""
+
+
+def test_what_comes_too_late_is_told():
+    """A limit that is set after joining, once; and a first call when the interpreter ends."""
+    done = python(LATE)
+    assert (done.returncode, done.stdout) == (0, "300.0\n")
+    assert re.findall(r"line (\d+)|<string>:(\d+): (RuntimeWarning: .*)", done.stderr) == [
+        (
+            *("", "9"),
+            "RuntimeWarning: SHMCOLL_TIMEOUT=5 was set after shmcoll.init(), which reads it, so it has no effect: set "
+            "comm.timeout",
+        ),
+        ("6", "", ""),
+    ]
+    assert (
+        "CallNotAllowed: all_reduce on rank 0: the interpreter is ending, and nothing like it has been "
+        "called before; make the call in the program or in an atexit function, not in a __del__\n"
+    ) in done.stderr
+
+
+def test_a_timeout_tells_of_a_limit_that_was_set_too_late(monkeypatch):
+    monkeypatch.setattr(late_settings, "_read", {})
+    usual = with_advice("why")
+    late_settings.note()
+    assert with_advice("why") == usual
+    monkeypatch.setenv("SHMCOLL_TIMEOUT", "7")
+    assert with_advice("why") == f"{usual}. {late_settings.too_late()}"
 
 
 @pytest.mark.parametrize(

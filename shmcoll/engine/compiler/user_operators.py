@@ -88,7 +88,7 @@ class Op:
     def __init__(
         self, function: Callable[[Any, Any], Any], commutative: bool = True, dtypes: Iterable[Any] | None = None
     ):
-        with deferred_signals():  # numba cannot be imported again after an interrupt
+        with deferred_signals(), enabled_jit():  # numba cannot be imported again after an interrupt
             from numba.core.registry import CPUDispatcher
 
         if known := name_of_function(function):
