@@ -116,6 +116,9 @@ _PARTS = {
     "(see docs/guide/nki.md)",
 }
 
+#: of NKI's tensors, and not of numpy's arrays
+_TENSOR_METHODS = ("ap", "select", "slice", "permute")
+
 
 def of_error(error: BaseException) -> str:
     """Return what to do about a package that is not installed, or a name that our part of one lacks; empty if shmcoll
@@ -129,6 +132,8 @@ def of_error(error: BaseException) -> str:
     elif isinstance(error, AttributeError):
         kind = error.obj if isinstance(error.obj, type) else type(error.obj)
         owners = [getattr(error.obj, "__name__", ""), *(one.__module__ for one in kind.__mro__)]
+        if kind.__module__ == "numpy" and error.name in _TENSOR_METHODS and "shmcoll.nki" in sys.modules:
+            return f"{_PARTS['shmcoll.nki']}; in place of .{error.name} index the array, as in x[i:j]"
     else:
         return ""
     return next((told for part, told in _PARTS.items() if any(f"{one}.".startswith(f"{part}.") for one in owners)), "")

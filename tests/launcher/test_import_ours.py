@@ -63,6 +63,8 @@ def test_a_name_that_ours_lacks(shmrun, program, advised):
         ("import nki.typing", True),
         ("from nki.language import load", True),
         ("import nki.isa as nisa; nisa.nc_matmul", True),
+        ("import nki.language as nl; nl.zeros((2, 2), nl.int32).ap([[1, 2]])", True),
+        ("import nki.language as nl; nl.zeros((2, 2), nl.int32).nothing", False),
         ("import nki.language as nl, numpy; numpy.nothing", False),
     ],
 )

@@ -12,6 +12,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from shmcoll import nki
 
 PUBLISHED = Path(__file__).with_name("published.txt")
@@ -54,7 +56,8 @@ def is_public(name: str, one: Any) -> bool:
     """Return whether a module offers this name: what it only imports is not its own."""
     if name.startswith("_") or inspect.ismodule(one):
         return False
-    ours = str(getattr(one, "__module__", "")).startswith("shmcoll.nki")
+    is_number = isinstance(one, np.ufunc) or (isinstance(one, type) and issubclass(one, np.generic))
+    ours = is_number or str(getattr(one, "__module__", "")).startswith("shmcoll.nki")
     return ours if callable(one) else name.islower()
 
 
