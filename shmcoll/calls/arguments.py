@@ -58,7 +58,7 @@ def check_movable(array: np.ndarray, name: str, operation: str, rank: int) -> No
         )
 
 
-def _as_native(x: Any, operation: str, rank: int, name: str) -> np.ndarray:
+def _as_native(x: Any, operation: str, rank: int, name: str = "x") -> np.ndarray:
     check_unmasked(x, name, operation, rank)
     try:
         if not isinstance(x, np.ndarray) and hasattr(x, "__dlpack__") and not hasattr(x, "__array__"):
