@@ -1,5 +1,8 @@
 """Whole programs over this backend, with the results that they have over gloo: the table in `programs/table.py`."""
 
+import importlib
+import pkgutil
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -7,8 +10,12 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: make test-torch")
 
-from tests.torch.programs import compiled, hooks, sharded, tensors  # noqa: E402, F401  # which add to the table
+from tests.torch import programs  # noqa: E402
 from tests.torch.programs.table import PROGRAMS, SLOW, are_alike, run_all  # noqa: E402
+
+with warnings.catch_warnings(action="ignore"):  # torch deprecates what it uses itself
+    for module in pkgutil.iter_modules(programs.__path__):  # each adds to the table
+        importlib.import_module(f"{programs.__name__}.{module.name}")
 
 SETS = {"quick": [name for name in PROGRAMS if name not in SLOW], "slow": sorted(SLOW)}
 

@@ -5,6 +5,8 @@ returns what it has computed: tensors, numbers and texts, in lists and dicts. Ea
 and the results must be equal.
 """
 
+import os
+import socket
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
@@ -17,35 +19,55 @@ import torch.distributed as dist
 
 import shmcoll.torch  # noqa: F401  # registers the backend
 
-PROGRAMS: dict[str, Callable[[int, int], Any]] = {}
+PROGRAMS: dict[str, Callable[..., Any]] = {}
 SLOW: set[str] = set()
+JOINING: set[str] = set()
 
 
-def program(function: Any = None, *, slow: bool = False) -> Any:
-    """Add a program to the table."""
+def program(function: Any = None, *, slow: bool = False, joins: bool = False) -> Any:
+    """Add a program to the table.
+
+    Args:
+        slow: whether it is left out where tests must be short.
+        joins: whether it makes its default group itself, by the environment: its third argument is the backend.
+    """
     if function is None:
-        return partial(program, slow=slow)
+        return partial(program, slow=slow, joins=joins)
     PROGRAMS[function.__name__] = function
     if slow:
         SLOW.add(function.__name__)
+    if joins:
+        JOINING.add(function.__name__)
     return function
 
 
 def run_all(comm: Any, folder: Path, backend: str, names: Sequence[str]) -> dict[str, Any]:
     """Run these programs on this rank. Return the results, or tracebacks, by name."""
     warnings.simplefilter("ignore")  # of what torch is about to rename, and of what its compiler does not know
+    os.environ.update(WORLD_SIZE=str(comm.size), LOCAL_WORLD_SIZE=str(comm.size), MASTER_ADDR="127.0.0.1")
+    os.environ.update(RANK=str(comm.rank), LOCAL_RANK=str(comm.rank), OMP_NUM_THREADS="1")
     results = {}
     for name in names:
-        function = PROGRAMS[name]
-        store = dist.FileStore(str(folder / f"{backend} {name}"), comm.size)
-        dist.init_process_group(backend, store=store, rank=comm.rank, world_size=comm.size)
+        arguments: tuple[Any, ...] = comm.rank, comm.size
+        if name in JOINING:
+            os.environ["MASTER_PORT"] = str(comm.broadcast_object(free_port() if comm.rank == 0 else None))
+            arguments += (backend,)
+        else:
+            store = dist.FileStore(str(folder / f"{backend} {name}"), comm.size)
+            dist.init_process_group(backend, store=store, rank=comm.rank, world_size=comm.size)
         torch.manual_seed(7)
         try:
-            results[name] = plain(function(comm.rank, comm.size))
+            results[name] = plain(PROGRAMS[name](*arguments))
         except Exception:
             results[name] = traceback.format_exc()
-        dist.destroy_process_group()
+        if dist.is_initialized():
+            dist.destroy_process_group()
     return results
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
 
 
 def plain(result: Any) -> Any:
