@@ -47,6 +47,7 @@ from shmcoll.torch import ops
 from shmcoll.torch.compiling import keep_out
 from shmcoll.torch.flight_records import write_flight_records
 from shmcoll.torch.group import NAME, backend_of
+from shmcoll.torch.ops.replacing import replace_collectives
 from shmcoll.torch.shrink import shrink_group
 
 
@@ -125,6 +126,7 @@ __all__ = [
     "monitored_barrier",
     "ops",
     "register",
+    "replace_collectives",
     "shrink_group",
     "write_flight_records",
 ]

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
 import shmcoll.torch
 from shmcoll.torch import ops
@@ -63,14 +66,14 @@ def the_native_entry_makes_the_call(rank: int, size: int) -> None:
     for dtype in (*FLOATS, *INTEGERS, *UNSIGNED, *COMPLEX, torch.bool):
         tensor = given(rank).to(dtype)
         OPS.all_reduce_(tensor, group)  # the first call loads the kernel
-        assert entry(kernels._ALL_REDUCE, 1, 0, tensor, tensor) == 0, dtype
+        assert entry(kernels.ALL_REDUCE, 1, 0, tensor, tensor) == 0, dtype
     with torch.inference_mode():
         made = torch.ones(3)
     for tensor in (made, torch.nn.Parameter(torch.ones(3), False), torch.ones(2, 3), torch.ones(()), made[1:]):
-        assert entry(kernels._ALL_REDUCE, 1, 0, tensor, tensor) == 0
+        assert entry(kernels.ALL_REDUCE, 1, 0, tensor, tensor) == 0
         same(tensor, torch.full_like(tensor, size if tensor.shape != (2,) else size * size), tensor.shape)
     for other in (torch.ones(2, 2).t(), torch.ones(2).to_sparse(), torch.ones(2, device="meta"), made.numpy(), None):
-        assert entry(kernels._ALL_REDUCE, 1, 0, other, other) == shmcoll.engine.context.NEEDS_PYTHON
+        assert entry(kernels.ALL_REDUCE, 1, 0, other, other) == shmcoll.engine.context.NEEDS_PYTHON
 
 
 @case
@@ -261,6 +264,44 @@ def what_torch_says_of_an_operator(rank: int, size: int) -> None:
     torch.library.opcheck(OPS.reduce_scatter_tensor_.default, (torch.zeros(2, 3), x, group))
 
 
+def calls_of_torch(rank: int, size: int, group: Any) -> list[torch.Tensor]:
+    """Make collectives as a program does that knows torch only."""
+    x, mesh = given(rank, (2 * size,)), init_device_mesh("cpu", (size,))
+    results = [x.clone() for _ in range(5)] + [torch.empty(2 * size * size), torch.empty(2), torch.empty(2 * size)]
+    summed, twice, largest, later, across, gathered, scattered, exchanged = results
+    dist.all_reduce(summed, group=group)
+    dist.all_reduce(twice, Op.SUM, group)
+    dist.all_reduce(largest, op=Op.MAX, group=group)
+    dist.all_reduce(later, async_op=True, group=group).wait()
+    dist.all_reduce(across.view(2, size).t(), group=group)  # its elements are not next to each other
+    dist.all_gather_into_tensor(gathered, x, group=group)
+    dist.reduce_scatter_tensor(scattered, x, op=Op.SUM, group=group)
+    dist.all_to_all_single(exchanged, x, group=group)
+    results += [functional.all_reduce(x, name, group) for name in ("sum", "product", "max", "avg")]
+    results += [functional.all_gather_tensor(x, 0, group), functional.reduce_scatter_tensor(x, "sum", 0, group)]
+    results += [functional.all_to_all_single(x, None, None, group), functional.broadcast(x, size - 1, group)]
+    for placement in (Partial(), Shard(0)):
+        results.append(DTensor.from_local(x, mesh, [placement]).redistribute(placements=[Replicate()]).to_local())
+    differentiated = x.clone().requires_grad_()
+    functional.all_reduce(differentiated**2, "sum", group).pow(2).sum().backward()
+    return [one + 0 for one in [*results, differentiated.grad]]
+
+
+@case
+def torch_s_own_collectives_replaced(rank: int, size: int) -> None:
+    group, function = dist.group.WORLD, dist.all_reduce
+    before = calls_of_torch(rank, size, group)
+    undo = shmcoll.torch.replace_collectives()
+    assert dist.all_reduce is not function
+    assert all(map(torch.equal, before, calls_of_torch(rank, size, group)))
+    other, x = dist.new_group(backend="gloo"), given(rank)
+    dist.all_reduce(x, group=other)  # as before
+    same(x, sum(inputs(size)))
+    undo()
+    assert dist.all_reduce is function
+    assert all(map(torch.equal, before, calls_of_torch(rank, size, group)))
+
+
 def layer(x: torch.Tensor, group: int, size: int) -> torch.Tensor:
     """Call every operator once."""
     y = x * 2
@@ -279,6 +320,16 @@ def compiled(rank: int, size: int, backend: str) -> None:
     for x in (given(rank, (2 * size, 3)), given(rank, (2 * size, 5))):  # the second time with symbolic sizes
         whole = torch.compile(layer, backend=backend, fullgraph=True)
         same(whole(x, group, size), layer(x, group, size))
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        dist.all_reduce(y)
+        dist.all_reduce(y, op=Op.SUM, group=dist.group.WORLD)
+        return functional.all_gather_tensor(y, 0, dist.group.WORLD) + 1
+
+    undo = shmcoll.torch.replace_collectives()
+    same(torch.compile(step, backend=backend, fullgraph=True)(given(rank)), step(given(rank)))
+    undo()
 
     def loss(x: torch.Tensor) -> torch.Tensor:
         return OPS.all_gather_into_tensor(OPS.all_reduce(x.sin(), group).cos(), group).sum() * (rank + 1)

@@ -33,11 +33,11 @@ OPERATORS = {
     )
 }
 
-_ALL_REDUCE, _BROADCAST, _ALL_GATHER, _REDUCE_SCATTER, _ALL_TO_ALL = (
+ALL_REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL = (
     RECORDS[name].code for name in ("all_reduce", "broadcast", "all_gather", "reduce_scatter", "all_to_all")
 )
-_CODES = {name: REDUCTIONS[name] for name in OPERATORS}
-_FLAT = (1,)  # the shapes of x and out do not matter
+CODES = {name: REDUCTIONS[name] for name in OPERATORS}
+FLAT = 1  # a further argument of the entry: the shapes of x and out do not matter
 
 # --- in place ---------------------------------------------------------------------------------------------------------
 
@@ -47,20 +47,20 @@ def all_reduce_(x: torch.Tensor, group: int, op: str = "sum") -> None:
 
 
 def broadcast_(x: torch.Tensor, group: int, root: int = 0) -> None:
-    if status := _enter("broadcast_", _BROADCAST, x, x, group, 0, root):
-        comm = _checked("broadcast_", status, group, x, x)
+    if status := enter("broadcast_", BROADCAST, x, x, group, 0, root):
+        comm = checked("broadcast_", status, group, x, x)
         raising(collectives.broadcast(comm, [x], root))
 
 
 def all_gather_into_tensor_(out: torch.Tensor, x: torch.Tensor, group: int) -> None:
-    if status := _enter("all_gather_into_tensor_", _ALL_GATHER, x, out, group, 0, 0, *_FLAT):
-        comm = _checked("all_gather_into_tensor_", status, group, x, out)
+    if status := enter("all_gather_into_tensor_", ALL_GATHER, x, out, group, 0, 0, FLAT):
+        comm = checked("all_gather_into_tensor_", status, group, x, out)
         raising(collectives.all_gather_single(comm, [out], [x]))
 
 
 def reduce_scatter_tensor_(out: torch.Tensor, x: torch.Tensor, group: int, op: str = "sum") -> None:
-    if status := _enter("reduce_scatter_tensor_", _REDUCE_SCATTER, x, out, group, _CODES.get(op, 0), 0, *_FLAT):
-        comm = _checked("reduce_scatter_tensor_", status, group, x, out)
+    if status := enter("reduce_scatter_tensor_", REDUCE_SCATTER, x, out, group, CODES.get(op, 0), 0, FLAT):
+        comm = checked("reduce_scatter_tensor_", status, group, x, out)
         raising(collectives.reduce_scatter_single(comm, [out], [x], _operator("reduce_scatter_tensor_", op)))
 
 
@@ -73,10 +73,10 @@ def all_to_all_single_(
 ) -> None:
     received, sent = output_split_sizes or (), input_split_sizes or ()
     status = c.NEEDS_PYTHON
-    if not received and not sent and _has_equal_blocks(x, group) and x.shape == out.shape:
-        status = _enter("all_to_all_single_", _ALL_TO_ALL, x, out, group, 0, 0, *_FLAT)
+    if not received and not sent and has_equal_blocks(x, out, group):
+        status = enter("all_to_all_single_", ALL_TO_ALL, x, out, group, 0, 0, FLAT)
     if status:
-        comm = _checked("all_to_all_single_", status, group, x, out)
+        comm = checked("all_to_all_single_", status, group, x, out)
         raising(collectives.all_to_all_single(comm, out, x, received, sent))
 
 
@@ -120,14 +120,14 @@ def all_to_all_single(
 
 
 def _reduce(name: str, x: torch.Tensor, out: torch.Tensor, group: int, op: str) -> None:
-    if status := _enter(name, _ALL_REDUCE, x, out, group, _CODES.get(op, 0)):
-        comm, operator = _checked(name, status, group, x, out), _operator(name, op)
+    if status := enter(name, ALL_REDUCE, x, out, group, CODES.get(op, 0)):
+        comm, operator = checked(name, status, group, x, out), _operator(name, op)
         if out is not x:
             out.copy_(x)
         raising(collectives.all_reduce(comm, [out], operator))
 
 
-def _enter(
+def enter(
     name: str,
     operation: int,
     x: torch.Tensor,
@@ -154,7 +154,7 @@ def _enter(
         raise
 
 
-def _checked(name: str, status: int, group: int, x: torch.Tensor, out: torch.Tensor) -> Communicator:
+def checked(name: str, status: int, group: int, x: torch.Tensor, out: torch.Tensor) -> Communicator:
     """Return the communicator on which Python makes a call that the native entry has not made. Raises the error of a
     call that has failed, or is wrong."""
     comm = group_of(group, name).comm
@@ -186,8 +186,9 @@ def _operator(name: str, op: str) -> Any:
     return OPERATORS[op]
 
 
-def _has_equal_blocks(x: torch.Tensor, group: int) -> bool:
-    return x.ndim > 0 and x.shape[0] % group_of(group, "all_to_all_single_").comm.size == 0
+def has_equal_blocks(x: torch.Tensor, out: torch.Tensor, group: int) -> bool:
+    """Return whether x and out have a block of rows for each rank, as an all_to_all_single without splits needs."""
+    return x.ndim > 0 and x.shape == out.shape and x.shape[0] % group_of(group, "all_to_all_single_").comm.size == 0
 
 
 def _where(check: tuple[str, int]) -> str:
@@ -195,4 +196,4 @@ def _where(check: tuple[str, int]) -> str:
     return f"torch.ops.shmcoll.{operation} on rank {rank}"
 
 
-__all__ = ["OPERATORS"]
+__all__ = ["OPERATORS", "checked", "enter", "has_equal_blocks"]
