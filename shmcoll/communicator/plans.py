@@ -180,13 +180,15 @@ def make(comm: Any, operation: Any, args: tuple[Any, ...], keywords: dict[str, A
     values = bound.arguments
     if values.pop("async_op", False):
         raise ValueError(f"{where}: async_op belongs to the call; use plan.start()")
-    if values.pop("shared", False):
-        raise ValueError(f"{where}: a shared result is new in every call; call comm.{operation}(x, shared=True)")
+    is_shared = values.pop("shared", False)
     values |= {name: None for name in ignored(operation, dispatcher.rank, values.get("root")) if name in values}
     for name in ("x", "out"):
         array = values.get(name)
         if not isinstance(array, np.ndarray) and (array is not None or (operation in MESSAGES and name in values)):
             raise ValueError(f"{where}: {name} must be a numpy array, to be used in place; got {_kind(array)}")
+    if is_shared:
+        plan: Plan = comm._plan_shared(operation, **values)
+        return plan
     if operation in MESSAGES:
         return _of_message(dispatcher, method, operation, where, values)
     return _of_collective(dispatcher, operation, where, values)

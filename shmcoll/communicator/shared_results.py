@@ -13,6 +13,9 @@ One rank, the owner of the result, takes memory for it in its heap: the root, or
     all                   a barrier. Before it no rank reads what another one writes, and the owner keeps the memory.
                           Behind it no rank writes any more: the arrays that are returned are read-only
 
+A plan keeps the memory until it is deleted. In its later calls all ranks first meet in an all_gather of a number: then no
+rank reads what the last call has written. Then they write, and meet in the barrier, as above.
+
 Each rank returns an array on that memory, which is freed when all ranks have deleted theirs, or have ended. A rank that
 dies in the call ends the group. The others then drop what they have, as always when a call fails. If a rank dies later,
 the memory remains, even that of a dead owner. A process that a rank forks reads zeros there, as in every shared array.
@@ -20,9 +23,9 @@ the memory remains, even that of a dead owner. A process that a rank forks reads
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -31,10 +34,12 @@ from shmcoll.calls.arrays import cut, deliver, whole_shape
 from shmcoll.calls.ignored import ignored
 from shmcoll.communicator import shared_arrays
 from shmcoll.communicator.objects import Objects, Parts
+from shmcoll.communicator.plans import Plan
 from shmcoll.communicator.shared_arrays import ArrayLocation
 from shmcoll.engine.memory.available_memory import mib
 from shmcoll.errors import ArenaError
 from shmcoll.runtime.local_rank import LocalRank
+from shmcoll.runtime.work import Work
 
 GATHERING = ("all_gather", "gather")
 
@@ -48,28 +53,34 @@ class SharedResults(Objects):
         """Make the call of a method with `shared=True`, now or later."""
         is_ignored = operation in ("broadcast", "scatter") and type(root) is int and self._rank != root
         used = None if is_ignored else x
-        return self._now_or_later(operation, lambda: self._shared_result(operation, used, root, out), used, later)
+        call = SharedPlan(self, operation, used, root, out)
+        return self._now_or_later(operation, call, used, later)
 
-    def _shared_result(self, operation: str, x: Any, root: Any, out: Any) -> Any:
-        mine = None
+    def _plan_shared(self, operation: str, x: Any, *, root: Any = 0, out: Any = None) -> SharedPlan:
+        """Return the plan of a call with `shared=True`, whose arguments are checked now and in each call."""
+        self._shared_arguments(operation, x, root, out)
+        return SharedPlan(self, operation, x, root, out)
+
+    def _shared_arguments(self, operation: str, x: Any, root: Any, out: Any) -> tuple[int, Any]:
+        """Check the arguments of a call, and return the root, and the array of this rank or None."""
         self._dispatcher.check_rank(operation)
         with self._dispatcher.checking(operation) as check:
             root = given.as_root(root, self._size, *check)
             if out is not None and "out" not in ignored(operation, self._rank, root):
                 raise ValueError(f"{operation} on rank {check[1]}: shared=True makes a new result; leave out away")
-            if operation in GATHERING or self._rank == root:
-                mine = _blocks(x, self._size, *check) if operation == "scatter" else given.as_moved(x, *check)
-        at = -1 if operation == "all_gather" else root
-        whole = self._compose(f"shared {operation}", lambda parts: self._make_shared(parts, operation, root, mine), at)
+            if operation not in GATHERING and self._rank != root:
+                return root, None
+            return root, _blocks(x, self._size, *check) if operation == "scatter" else given.as_moved(x, *check)
+
+    def _agree(self, operation: str, root: int, body: Callable[[Parts], Any]) -> Any:
+        """Make the composite call. Raises the errors that all ranks find together."""
+        whole = self._compose(f"shared {operation}", body, -1 if operation == "all_gather" else root)
         if isinstance(whole, ArenaError):
-            text = f"{operation} on rank {check[1]}: {whole}"
+            text = f"{operation} on rank {self._dispatcher.failures.name}: {whole}"
             raise ArenaError(text, needed=whole.needed, available=whole.available)
         if isinstance(whole, ValueError):
             raise whole
-        if operation == "gather" and self._rank != root:
-            return None
-        whole = shared_arrays.read_only(whole)
-        return deliver(whole[self._rank, ...] if operation == "scatter" else whole, None)
+        return whole
 
     # --- parts --------------------------------------------------------------------------------------------------------
 
@@ -104,12 +115,22 @@ class SharedResults(Objects):
                     whole = shared_arrays.view(arena, place, me)
             if missing := self._commit(parts, place, purpose):
                 return missing
-            if gathers:
-                cut(whole, self._size)[self._rank][...] = x
-            elif self._rank == owner:
-                whole[...] = x
+            self._write(operation, owner, whole, x)
             parts.barrier()
         return whole
+
+    def _write_again(self, parts: Parts, operation: str, owner: int, whole: np.ndarray, x: Any) -> np.ndarray:
+        parts.all_gather(np.zeros(1, np.int64))  # before it, a rank may still read what the last call has written
+        self._write(operation, owner, whole, x)
+        parts.barrier()
+        return whole
+
+    def _write(self, operation: str, owner: int, whole: np.ndarray, x: Any) -> None:
+        """Copy what this rank passes into the array that all ranks share."""
+        if operation in GATHERING:
+            cut(whole, self._size)[self._rank][...] = x
+        elif self._rank == owner:
+            whole[...] = x
 
     def _commit(self, parts: Parts, place: ArrayLocation, purpose: str) -> ArenaError | None:
         """Commit the memory, a part on each rank. Returns an error, which is the same on all ranks, if there is too
@@ -158,6 +179,33 @@ class SharedResults(Objects):
         """Raise if the group has ended: the array that this rank has learned of may be gone."""
         if self._dispatcher.group.has_ended():
             self._dispatcher.failures.look(operation)
+
+
+class SharedPlan(Plan):
+    """A planned call whose result all ranks share. The first call takes memory; every call writes there."""
+
+    def __init__(self, comm: SharedResults, operation: str, x: Any, root: Any, out: Any = None):
+        self._comm, self._operation, self._given = comm, operation, (x, root, out)
+        self._dispatcher = comm._dispatcher
+        self._whole: Any = None
+
+    def __call__(self) -> Any:
+        """Make the call and return the result."""
+        comm, operation = self._comm, self._operation
+        root, x = comm._shared_arguments(operation, *self._given)
+        if self._whole is not None:
+            comm._agree(operation, root, lambda parts: comm._write_again(parts, operation, root, self._whole, x))
+            return self._result
+        self._whole = comm._agree(operation, root, lambda parts: comm._make_shared(parts, operation, root, x))
+        whole = shared_arrays.read_only(self._whole)
+        self._result = deliver(whole[comm.rank, ...] if operation == "scatter" else whole, None)
+        if operation == "gather" and comm.rank != root:
+            self._result = None
+        return self._result
+
+    def start(self) -> Work[Any]:
+        """Make the call asynchronously."""
+        return cast("Work[Any]", self._comm._now_or_later(self._operation, self, self._given[0], True))
 
 
 def _blocks(x: Any, size: int, operation: str, rank: int) -> np.ndarray:

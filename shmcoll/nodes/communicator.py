@@ -107,7 +107,7 @@ class NodesCommunicator(NodesMessages):
         """Not between nodes: a rank sees the memory of its node only."""
         raise self._only_within("views", "a rank sees the memory of its node: use comm.node.views")
 
-    def _share(self, operation: str, later: Any, x: Any, **more: Any) -> NoReturn:
+    def _shared_arguments(self, operation: str, *_: Any) -> NoReturn:
         advice = f"a shared result is in the memory of one node: use comm.node.{operation}(x, shared=True)"
         raise self._only_within(operation, advice)
 

@@ -20,6 +20,7 @@ ROWS = {
     "all_reduce": 4,
     "moves": 4,
     "shared_moves": 10,
+    "shared_results": 5,
     "messages": 5,
     "halves": 2,
     "ranks": 3,
@@ -30,7 +31,7 @@ ROWS = {
     "groups",
     [
         ("plan", "jit", "all_reduce", "moves"),
-        ("shared_moves", "messages", "halves", "ranks"),
+        ("shared_moves", "shared_results", "messages", "halves", "ranks"),
     ],
 )
 def test_a_quick_run(groups, tmp_path):

@@ -19,6 +19,7 @@ GROUPS = {
     "all_reduce": "long arrays, ordinary and shared",
     "moves": "all_to_all, broadcast, all_gather",
     "shared_moves": "everything that moves data, on shared and on private arrays",
+    "shared_results": "results of which all ranks share one",
     "messages": "send, recv, sendrecv",
     "halves": "bfloat16 and float16",
     "ranks": "16, 32 and 64 of them",

@@ -1,12 +1,13 @@
 """Calls on arrays: planned, long, in shared memory, of half the size, and by more ranks than cores."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from shmbench.cli.sizes import short_size
 from shmbench.collectives.payload import dtype_of
-from shmbench.timing.ab_timing import Contest, Row, Settings, beside, job
+from shmbench.timing.ab_timing import Contest, Repeated, Row, Settings, beside, job
 from shmbench.timing.entries import collective
 
 SIZE = 64 << 20
@@ -80,6 +81,42 @@ def shared_moves(contest: Contest) -> list[Row]:
             )
             rows.append(beside(f"{name} {short_size(size)}, shared arrays", shared, "private arrays", private))
     return rows
+
+
+def shared_results(settings: Settings) -> list[Row]:
+    """Measure results of which the ranks share one (`shared=True`), beside a new one on each rank, with 8 ranks."""
+    return job(settings.ranks(8), _shared_results, settings)
+
+
+def _shared_results(contest: Contest) -> list[Row]:
+    comm, size = contest.comm, contest.settings.size(SIZE)
+    whole = np.arange(size // 4, dtype=np.int32)
+    part = whole.reshape(comm.size, -1)[comm.rank].copy()
+    out, rows = np.empty_like(whole), []
+    for name, x, right, asked in (
+        ("all_gather", part, whole, 0.35),
+        ("gather", part, whole if comm.rank == 0 else None, None),
+        ("broadcast", whole if comm.rank == 0 else None, whole, 0.35),
+        ("scatter", whole if comm.rank == 0 else None, part, None),
+    ):
+        call = getattr(comm, name)
+        ways = partial(call, x, shared=True), partial(call, x)
+        one, other = contest.run([Repeated(way, partial(_mistakes, way, right)) for way in ways])
+        what = f"{name} {short_size(size)}, {comm.size} ranks, shared"
+        rows.append(beside(what, one, "a result on each rank", other, asked))
+    planned, other = contest.run(
+        [
+            Repeated(way, partial(_mistakes, way, whole))
+            for way in (comm.plan("all_gather", part, shared=True), comm.plan("all_gather", part, out=out))
+        ]
+    )
+    what = f"all_gather {short_size(size)}, {comm.size} ranks, shared, planned"
+    return [*rows, beside(what, planned, "planned, out given", other, 0.35)]
+
+
+def _mistakes(call: Callable[[], np.ndarray | None], right: np.ndarray | None) -> int:
+    got = call()
+    return 0 if right is None or got is None else int((got != right).sum())
 
 
 def halves(contest: Contest) -> list[Row]:
