@@ -158,8 +158,8 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
                 that receives blocks of unequal length, or a message, passes `out`.
 
         Returns:
-            A `Plan`: `plan()` makes the call and returns the result; `plan.start()` returns a `Work`. With `shared=True`
-            all ranks make plans, and the result that they share is made by the first call.
+            A `Plan`: `plan()` makes the call and returns the result; `plan.start()` returns a `Work`. With
+            `shared=True` all ranks make plans, and the result that they share is made by the first call.
 
         Raises:
             TypeError: the method does not take these arguments.

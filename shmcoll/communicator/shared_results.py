@@ -13,8 +13,8 @@ One rank, the owner of the result, takes memory for it in its heap: the root, or
     all                   a barrier. Before it no rank reads what another one writes, and the owner keeps the memory.
                           Behind it no rank writes any more: the arrays that are returned are read-only
 
-A plan keeps the memory until it is deleted. In its later calls all ranks first meet in an all_gather of a number: then no
-rank reads what the last call has written. Then they write, and meet in the barrier, as above.
+A plan keeps the memory until it is deleted. In its later calls all ranks first meet in an all_gather of a number: then
+no rank reads what the last call has written. Then they write, and meet in the barrier, as above.
 
 Each rank returns an array on that memory, which is freed when all ranks have deleted theirs, or have ended. A rank that
 dies in the call ends the group. The others then drop what they have, as always when a call fails. If a rank dies later,
