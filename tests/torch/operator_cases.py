@@ -247,6 +247,11 @@ def gradients(rank: int, size: int) -> None:
         y = call(own)
         ((2 * y) ** 2 * weights(y.shape, rank)).sum().backward()
         same(own.grad, torch.zeros_like(own) if xs[rank].grad is None else xs[rank].grad, number)
+    saved, weight = given(rank), given(rank).requires_grad_()
+    loss = (saved * weight).sum()
+    OPS.all_reduce_(saved, group)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
     x = given(rank).requires_grad_()
     refused(RuntimeError, "op='max' has no gradient", OPS.all_reduce(x, group, "max").sum().backward)
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import is_grad_enabled
+from torch.autograd.graph import increment_version
 
 from shmcoll.collectives import OPERATION_NAMES, RECORDS
 from shmcoll.communicator import Communicator
@@ -43,23 +45,40 @@ FLAT = 1  # a further argument of the entry: the shapes of x and out do not matt
 
 
 def all_reduce_(x: torch.Tensor, group: int, op: str = "sum") -> None:
-    _reduce("all_reduce_", x, x, group, op)
+    if is_grad_enabled():
+        _note_change("all_reduce_", x)
+    entry, status = entries.get(group), int(c.NEEDS_PYTHON)
+    if entry is not None:
+        try:  # as in `enter`, whose frame would take as long as the entry
+            status = entry(ALL_REDUCE, CODES.get(op, 0), 0, x, x)
+        except BaseException:
+            _left(group, ALL_REDUCE)
+            raise
+    if status:
+        comm = checked("all_reduce_", status, group, x, x)
+        raising(collectives.all_reduce(comm, [x], _operator("all_reduce_", op)))
 
 
 def broadcast_(x: torch.Tensor, group: int, root: int = 0) -> None:
-    if status := enter("broadcast_", BROADCAST, x, x, group, 0, root):
+    if is_grad_enabled():
+        _note_change("broadcast_", x)
+    if status := enter(BROADCAST, x, x, group, 0, root):
         comm = checked("broadcast_", status, group, x, x)
         raising(collectives.broadcast(comm, [x], root))
 
 
 def all_gather_into_tensor_(out: torch.Tensor, x: torch.Tensor, group: int) -> None:
-    if status := enter("all_gather_into_tensor_", ALL_GATHER, x, out, group, 0, 0, FLAT):
+    if is_grad_enabled():
+        _note_change("all_gather_into_tensor_", out)
+    if status := enter(ALL_GATHER, x, out, group, 0, 0, FLAT):
         comm = checked("all_gather_into_tensor_", status, group, x, out)
         raising(collectives.all_gather_single(comm, [out], [x]))
 
 
 def reduce_scatter_tensor_(out: torch.Tensor, x: torch.Tensor, group: int, op: str = "sum") -> None:
-    if status := enter("reduce_scatter_tensor_", REDUCE_SCATTER, x, out, group, CODES.get(op, 0), 0, FLAT):
+    if is_grad_enabled():
+        _note_change("reduce_scatter_tensor_", out)
+    if status := enter(REDUCE_SCATTER, x, out, group, CODES.get(op, 0), 0, FLAT):
         comm = checked("reduce_scatter_tensor_", status, group, x, out)
         raising(collectives.reduce_scatter_single(comm, [out], [x], _operator("reduce_scatter_tensor_", op)))
 
@@ -71,22 +90,38 @@ def all_to_all_single_(
     output_split_sizes: Splits = None,
     input_split_sizes: Splits = None,
 ) -> None:
+    if is_grad_enabled():
+        _note_change("all_to_all_single_", out)
     received, sent = output_split_sizes or (), input_split_sizes or ()
     status = c.NEEDS_PYTHON
     if not received and not sent and has_equal_blocks(x, out, group):
-        status = enter("all_to_all_single_", ALL_TO_ALL, x, out, group, 0, 0, FLAT)
+        status = enter(ALL_TO_ALL, x, out, group, 0, 0, FLAT)
     if status:
         comm = checked("all_to_all_single_", status, group, x, out)
         raising(collectives.all_to_all_single(comm, out, x, received, sent))
+
+
+def _note_change(name: str, tensor: torch.Tensor) -> None:
+    """Refuse a tensor whose gradient torch records. Have a backward pass that needs the tensor as it is now raise an
+    error, as after any operator that writes."""
+    if tensor.requires_grad:
+        raise RuntimeError(
+            f"torch.ops.shmcoll.{name}: a tensor that requires grad would be written; use "
+            f"torch.ops.shmcoll.{name.rstrip('_')}, which has gradients, or torch.no_grad()"
+        )
+    if not tensor.is_inference():
+        increment_version(tensor)
 
 
 # --- with a result ----------------------------------------------------------------------------------------------------
 
 
 def all_reduce(x: torch.Tensor, group: int, op: str = "sum") -> torch.Tensor:
-    x = x.contiguous()
     out = torch.empty_like(x)
-    _reduce("all_reduce", x, out, group, op)
+    if enter(ALL_REDUCE, x, out, group, CODES.get(op, 0)):
+        group_of(group, "all_reduce")
+        out = x.clone(memory_format=torch.contiguous_format)
+        all_reduce_(out, group, op)
     return out
 
 
@@ -119,39 +154,24 @@ def all_to_all_single(
 # --- making calls -----------------------------------------------------------------------------------------------------
 
 
-def _reduce(name: str, x: torch.Tensor, out: torch.Tensor, group: int, op: str) -> None:
-    if status := enter(name, ALL_REDUCE, x, out, group, CODES.get(op, 0)):
-        comm, operator = checked(name, status, group, x, out), _operator(name, op)
-        if out is not x:
-            out.copy_(x)
-        raising(collectives.all_reduce(comm, [out], operator))
-
-
 def enter(
-    name: str,
-    operation: int,
-    x: torch.Tensor,
-    out: torch.Tensor,
-    group: int,
-    reduction: int,
-    argument: int = 0,
-    *flat: int,
+    operation: int, x: torch.Tensor, out: torch.Tensor, group: int, reduction: int, argument: int = 0, *flat: int
 ) -> int:
     """Make a call natively. Returns 0, or the status of a call that has not been made or has failed."""
-    if out.requires_grad and torch.is_grad_enabled():
-        raise RuntimeError(
-            f"torch.ops.shmcoll.{name}: a tensor that requires grad would be written; use "
-            f"torch.ops.shmcoll.{name.rstrip('_')}, which has gradients, or torch.no_grad()"
-        )
     entry = entries.get(group)
     if entry is None:
-        group_of(group, name)
         return c.NEEDS_PYTHON
     try:
         return entry(operation, reduction, argument, x, out, *flat)
     except BaseException:
-        group_of(group, name).comm._dispatcher.left(OPERATION_NAMES[operation])
+        _left(group, operation)
         raise
+
+
+def _left(group: int, operation: int) -> None:
+    """End a group, because an exception of a signal handler has left a call."""
+    name = OPERATION_NAMES[operation]
+    group_of(group, name).comm._dispatcher.left(name)
 
 
 def checked(name: str, status: int, group: int, x: torch.Tensor, out: torch.Tensor) -> Communicator:

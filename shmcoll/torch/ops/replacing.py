@@ -138,7 +138,7 @@ def _is_made(name: str, operation: int, x: Any, out: Any, group: int, *words: in
     """Make a call if the native entry can. Raises the error of a call that has failed."""
     if type(out) is not torch.Tensor or (out.requires_grad and torch.is_grad_enabled()):
         return False
-    status = kernels.enter(name, operation, x, out, group, *words)
+    status = kernels.enter(operation, x, out, group, *words)
     if status in (c.NEEDS_PYTHON, c.BUSY):
         return False
     if status:
