@@ -117,6 +117,7 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
             raise TypeError(f"timeout must be a positive number of seconds, got {seconds!r}")
         if not 1e-6 <= seconds <= 1e9:
             raise ValueError(f"timeout must be a positive number of seconds, from 1e-6 to 1e9, got {seconds!r}")
+        self._dispatcher.failures.note_limit()
         self._dispatcher.words[c.TIMEOUT // WORD] = int(seconds * 1e9)
 
     @property
@@ -338,6 +339,10 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
                     f"subgroup on rank {check[1]}: ranks {members} must be different and hold this rank; "
                     f"only members call it"
                 )
+        return self._of_members(members, name)
+
+    def _of_members(self, members: Sequence[int], name: str) -> Communicator:
+        """Return the group of some ranks of this group, numbered in this order. See `subgroup`."""
         self._dispatcher.check_rank("subgroup")
         self._local_rank.check_not_within("subgroup")
         arena, rank = self._local_rank.arena, self._local_rank.rank

@@ -22,6 +22,7 @@ from shmcoll.diagnostics.describe_call import MESSAGES, called, composite_name, 
 from shmcoll.diagnostics.describe_message import from_itself, misfit, missing_message, what_waits
 from shmcoll.diagnostics.describe_mismatch import advise, explain_counts, explain_faces, explain_overlap, explain_parts
 from shmcoll.diagnostics.describe_timeout import timed_out, with_advice
+from shmcoll.diagnostics.flight_log import flights
 from shmcoll.diagnostics.meant_call import suggest
 from shmcoll.diagnostics.wait_graph import not_arrived, who_stopped
 from shmcoll.engine import context as c
@@ -69,6 +70,7 @@ class FailureReporter:
         self.is_told = False  # whether a call of the program has raised why the group has ended
         self._is_shut = False  # whether this rank has closed the group: then its region may be somebody else's memory
         self._lock = threading.RLock()  # held by a thread that works in the region
+        self._limits: list[tuple[int, float]] = []  # when the limit of a wait was set, and what it was before
 
     @property
     def size(self) -> int:
@@ -88,6 +90,18 @@ class FailureReporter:
         """Neither read nor write the group's region any more."""
         with self._lock:
             self._is_shut = True
+
+    def note_limit(self) -> None:
+        """Note the limit of a wait, which is about to be set. A call that waits already keeps it."""
+        self._limits = [*self._limits[-7:], (time.monotonic_ns(), self._words.item(c.TIMEOUT // WORD) / 1e9)]
+
+    def _limit(self, operation: str) -> float:
+        """Return the limit of the wait that has timed out."""
+        began = time.monotonic_ns()
+        if self._limits and operation not in MESSAGES and (flown := flights(self._group, self._rank)):
+            began = flown[-1].started
+        later = (limit for when, limit in self._limits if when > began)
+        return next(later, self._words.item(c.TIMEOUT // WORD) / 1e9)
 
     def checking(self, operation: str) -> "Checking":
         return Checking(self, operation)
@@ -193,7 +207,7 @@ class FailureReporter:
             return self._disagreement(operation, faces or advise(self._group, self._sequence()))
         if status == c.TIMEOUT_PASSED:
             missing, words = self._who_is_missing(operation)
-            text = timed_out(f"{call}{at_site()}", self._words[c.TIMEOUT // WORD] / 1e9, words)
+            text = timed_out(f"{call}{at_site()}", self._limit(operation), words)
             return self._timeout(text, missing)
         name = self._group.name(int(culprit))
         if status == c.UNREADABLE:

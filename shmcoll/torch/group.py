@@ -17,6 +17,7 @@ from shmcoll.engine.layout import WORD
 from shmcoll.startup.join import init
 from shmcoll.torch.calls import GroupCalls
 from shmcoll.torch.errors import error_type, raising
+from shmcoll.torch.join import of_ranks
 from shmcoll.torch.tensors import empty, seconds
 
 #: the name of the backend
@@ -100,7 +101,7 @@ class Group(GroupCalls):
         name = f"{comm._subgroup_name} without {excluded}"
         if shrink_flags:
             self.abort()
-        made = raising(lambda: init().subgroup(remaining, name=name))
+        made = raising(lambda: of_ranks(init(), remaining, name))
         return type(self)(made, self._store, self._timeout)
 
     # --- not there ----------------------------------------------------------------------------------------------------

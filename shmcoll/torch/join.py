@@ -9,7 +9,9 @@ Every rank of the group, in this order:
 3. waits for these keys, up to the timeout of the group;
 4. joins the job: under shmrun and torchrun by their variables, else by number, size and the random name;
 5. writes its number in the job, waits for those of all ranks, and joins the communicator of these ranks with the random
-   name. So operations of this group meet those of no other group and no other program.
+   name. So operations of this group meet those of no other group and no other program;
+6. meets the others in a barrier of that communicator. No rank needs the store any more after that, so the rank that
+   serves the store may end.
 
 The store is kept until the next default group is made. Torch would close the server of a store with its last reference,
 in `destroy_process_group` on rank 0. A faster rank that initialises again would then have connected to it. As long as
@@ -47,7 +49,7 @@ def join(store: Any, rank: int, size: int, members: Sequence[int], timeout: time
         timeout: how long to wait for the keys of the other ranks.
 
     Raises:
-        NotImplementedError: ranks are on several machines, or are not in ascending order.
+        NotImplementedError: ranks are on several machines.
         ValueError: the first group of this backend is not of all ranks.
         torch.distributed.DistBackendError: ranks have not joined in time.
     """
@@ -67,12 +69,19 @@ def join(store: Any, rank: int, size: int, members: Sequence[int], timeout: time
     name = to_text(store.get(f"{keys}/name"))
     world = _job(rank, size, members, name)
     numbers = [int(number) for number in _exchange(store, f"{keys}/rank", rank, size, str(world.rank), timeout)]
-    if numbers != sorted(set(numbers)):
-        raise NotImplementedError(
-            f"the backend shmcoll numbers ranks in ascending order, and the ranks of this group are {numbers}; "
-            f"pass sort_ranks=True; all ranks must belong to one job"
+    if len(set(numbers)) != size:
+        raise ValueError(
+            f"the ranks of a group of the backend shmcoll must be different ranks of one job, and those of this group "
+            f"are {numbers}; start them all with one launcher"
         )
-    return world.subgroup(numbers, name=f"torch {name}")
+    made = of_ranks(world, numbers, f"torch {name}")
+    made.barrier()
+    return made
+
+
+def of_ranks(world: Communicator, numbers: list[int], name: str) -> Communicator:
+    """Return the communicator of these ranks, numbered in this order."""
+    return world.subgroup(numbers, name=name) if numbers == sorted(numbers) else world._of_members(numbers, name)
 
 
 def _job(rank: int, size: int, members: Sequence[int], name: str) -> Communicator:
@@ -120,4 +129,4 @@ def _exchange(store: Any, key: str, rank: int, size: int, value: str, timeout: t
     return [to_text(value) for value in store.multi_get(keys)]
 
 
-__all__ = ["join"]
+__all__ = ["join", "of_ranks"]

@@ -1,7 +1,7 @@
 """torch's reductions, by their names in shmcoll.
 
-AVG divides the sum, for floating and complex dtypes. gloo adds up instead, without a word. PREMUL_SUM multiplies by its
-factor first.
+AVG divides the sum, for floating and complex dtypes; of integers it is refused, as over gloo. PREMUL_SUM multiplies by
+its factor first.
 """
 
 from typing import Any

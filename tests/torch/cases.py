@@ -478,7 +478,6 @@ def mistakes_are_refused_before_anything_moves(rank: int, size: int) -> None:
         (ValueError, "output size times world size", lambda: dist.reduce_scatter_tensor(x, out[1:])),
         (RuntimeError, "does not divide equally", lambda: dist.all_to_all_single(out[:1], torch.ones(2 * size + 1))),
         (RuntimeError, "Split sizes", lambda: dist.all_to_all_single(x, x, [1] * size, [9] * size)),
-        (NotImplementedError, "sort_ranks=True", lambda: dist.new_group([*range(size)][::-1], sort_ranks=False)),
         (TypeError, "has no options", lambda: dist.new_group(pg_options=object())),
     ):
         with pytest.raises(error, match=text):

@@ -181,8 +181,9 @@ def a_callback_waits_for_calls_behind_its_own(rank: int, size: int) -> None:
 
 @case
 def what_torch_refuses(rank: int, size: int) -> None:
-    with pytest.raises(RuntimeError, match="not safe to split"):  # torch splits groups of accelerators
-        dist.split_group(split_ranks=[[r] for r in range(size)])
+    if torch.__version__ < (2, 15):
+        with pytest.raises(RuntimeError, match="not safe to split"):  # torch splits groups of accelerators
+            dist.split_group(split_ranks=[[r] for r in range(size)])
     group = dist.new_group(backend="cpu:shmcoll")
     dist.barrier(group=group)
     assert isinstance(dist.get_backend_config(group), str)

@@ -2,7 +2,9 @@
 
 import os
 import signal
+import time
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import torch.distributed as dist  # noqa: E402
 
 import shmcoll  # noqa: E402
 import shmcoll.torch  # noqa: E402
+from tests.support.waiting import until  # noqa: E402
 
 LIMIT = timedelta(seconds=30)
 
@@ -97,6 +100,61 @@ def test_a_step_of_ddp_without_its_peer_raises(ranks: Any, tmp_path: Path) -> No
     survivor, _ = ranks.outcomes(2, a_step_without_a_peer, tmp_path / "store")
     assert survivor.error is None, survivor.traceback
     assert "RankFailed" in survivor.value and "rank 1" in survivor.value
+
+
+class Late:
+    """A store that answers late: the process that serves it could have ended before."""
+
+    def __init__(self, store: Any):
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "multi_get":
+            time.sleep(0.3)
+        return getattr(self._store, name)
+
+
+def is_gone(store: Any) -> bool:
+    try:
+        store.add("beside", 1)
+    except dist.DistNetworkError:
+        return True
+    return False
+
+
+def the_rank_with_the_store_ends(comm: Any, board: Any, is_early: bool) -> Any:
+    rank = comm.rank
+    if rank == 0:
+        store = dist.TCPStore("127.0.0.1", 0, 3, True, LIMIT, wait_for_workers=False)
+        board[0] = store.port
+    while not board[0]:
+        os.sched_yield()
+    if rank:
+        store = dist.TCPStore("127.0.0.1", int(board[0]), 3, False, LIMIT)
+    create = partial(shmcoll.torch.join.join, Late(store) if rank == 1 else store, rank, 3, [], LIMIT)
+    if is_early:
+        made = create()
+        return os._exit(0) if rank == 0 else made.size
+    dist.init_process_group("shmcoll", store=store, rank=rank, world_size=3, timeout=LIMIT)
+    group = dist.new_group([1, 2])
+    dist.barrier()
+    if rank == 0:
+        os._exit(0)
+    until(lambda: is_gone(store))
+    tensor, message = torch.ones(2), torch.zeros(1)
+    dist.all_reduce(tensor, group=group)
+    if rank == 1:
+        dist.send(torch.ones(1), group=group, group_dst=1)
+    else:
+        dist.recv(message, group=group, group_src=0)
+    dist.barrier(group=group)
+    return tensor.tolist()
+
+
+@pytest.mark.parametrize("is_early", [True, False])
+def test_a_group_outlives_the_rank_that_serves_the_store(ranks: Any, board: Any, is_early: bool) -> None:
+    outcomes = ranks.outcomes(3, the_rank_with_the_store_ends, board, is_early)[1:]
+    assert [one.value for one in outcomes] == [3 if is_early else [2.0, 2.0]] * 2, [one.traceback for one in outcomes]
 
 
 def a_rank_is_late(comm: Any, store: Path, board: Any) -> Any:

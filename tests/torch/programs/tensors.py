@@ -63,6 +63,44 @@ def expanded_tensors(rank: int, size: int) -> Any:
 
 
 @program
+def groups_in_another_order(rank: int, size: int) -> Any:
+    """Ranks are numbered as the list says."""
+    results: list[Any] = []
+    for order in ([*range(size)][::-1], [1, 0]):
+        group = dist.new_group(order, sort_ranks=False)
+        if rank not in order:
+            continue
+        mine = dist.get_rank(group)
+        assert order[mine] == rank and dist.get_process_group_ranks(group) == order
+        whole = torch.zeros(len(order))
+        dist.all_gather_into_tensor(whole, torch.tensor([float(rank)]), group=group)
+        first, part, message = torch.tensor([rank]), torch.zeros(1), torch.zeros(1)
+        dist.broadcast(first, group=group, group_src=0)
+        dist.reduce_scatter_tensor(part, torch.arange(float(len(order))) * (rank + 1), group=group)
+        if mine < 2:
+            turn = dist.send if mine == 0 else dist.recv
+            turn(message + mine, group=group, **{"group_dst" if mine == 0 else "group_src": 1 - mine})
+        results.append([mine, whole, first, part])
+        dist.barrier(group)
+    return results
+
+
+@program
+def averages(rank: int, size: int) -> Any:
+    """Of integers they are refused before anything moves."""
+    results: list[Any] = []
+    for dtype in (torch.float32, torch.float64, torch.complex64, torch.int64, torch.uint8):
+        tensor = torch.tensor([3 + rank, 10]).to(dtype)
+        try:
+            dist.all_reduce(tensor, dist.ReduceOp.AVG)
+        except (RuntimeError, TypeError):
+            results.append("refused")
+        else:
+            results.append(torch.view_as_real(tensor) if dtype.is_complex else tensor)
+    return results
+
+
+@program
 def calls_of_the_group_itself(rank: int, size: int) -> Any:
     group, limit = dist.group.WORLD, timedelta(seconds=60)
     MAX = dist.ReduceOp.MAX
