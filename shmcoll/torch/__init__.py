@@ -11,6 +11,7 @@ process_group   the backend for torch up to 2.13: a `ProcessGroup`
 backend         the backend for torch from 2.14 on: a `Backend`
 group           what both are: the memory and the end of a group
 calls           what both do: the collectives and messages that torch calls
+profiling       their events in torch's profiler
 direct_calls    their arguments, where a program calls a group itself
 sparse          the reduction of sparse tensors
 collectives     the same calls, blocking, with tensors as arrays
@@ -23,6 +24,7 @@ flight_records  the flight recorder, as files for torch's analyser
 tensors         the memory of tensors, as arrays
 operators       torch's reductions, by their names in shmcoll
 ops             collectives as operators of torch: `torch.ops.shmcoll`
+timeouts        torch's function that sets the timeout of a group
 errors          shmcoll's errors, as torch's
 compiling       torch.compile, kept out of all of this
 """
@@ -49,6 +51,7 @@ from shmcoll.torch.flight_records import write_flight_records
 from shmcoll.torch.group import NAME, backend_of
 from shmcoll.torch.ops.replacing import replace_collectives
 from shmcoll.torch.shrink import shrink_group
+from shmcoll.torch.timeouts import take_over
 
 
 def register() -> None:
@@ -58,6 +61,7 @@ def register() -> None:
     """
     if NAME.upper() in dist.Backend._plugins:
         return
+    take_over()
     if torch.__version__ >= (2, 14):
         from shmcoll.torch.backend import create
         from shmcoll.torch.handles import pass_on

@@ -9,8 +9,9 @@ Source: `torch/distributed/distributed_c10d.py` of torch 2.13; `PyProcessGroup.h
 `torch/csrc/distributed/c10d`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ import torch.distributed as dist
 
 from shmcoll.communicator import Communicator
 from shmcoll.engine.layout import ANY
-from shmcoll.torch import collectives
+from shmcoll.torch import collectives, profiling
 from shmcoll.torch.collectives import Call, Tensors
 from shmcoll.torch.direct_calls import first, listed, options
 from shmcoll.torch.errors import raising
@@ -144,7 +145,9 @@ class GroupCalls:
 
     def send(self, tensors: Tensors, rank: int, tag: int) -> dist.Work:
         tensor = collectives.single("send", tensors)
-        return Pending("send", self.comm.send(read(tensor), rank, tag, async_op=True), tensors)
+        return self._begun(
+            "send", lambda: Pending("send", self.comm.send(read(tensor), rank, tag, async_op=True), tensors)
+        )
 
     def recv(self, tensors: Tensors, rank: int, tag: int) -> dist.Work:
         tensor, written = collectives.single("recv", tensors), Written()
@@ -159,7 +162,10 @@ class GroupCalls:
             written.finish()
             return int(source)
 
-        return Pending("recv", self.comm.recv(array, rank, tag, async_op=True), tensors, finish)
+        return self._begun(
+            "recv" if rank != ANY else "recvAnySource",
+            lambda: Pending("recv", self.comm.recv(array, rank, tag, async_op=True), tensors, finish),
+        )
 
     def recv_anysource(self, tensors: Tensors, tag: int) -> dist.Work:
         return self.recv(tensors, ANY, tag)
@@ -171,9 +177,14 @@ class GroupCalls:
         if not getattr(
             opts, "asyncOp", True
         ):  # a call without options, such as `group.barrier(limit)`, returns a handle
-            raising(call)
+            raising(partial(profiling.recorded, operation, tensors, call) if profiling.is_on() else call)
             return DONE
+        if profiling.is_on():
+            return self._begun(operation, lambda: submit(self.comm, operation, call, tensors))
         return submit(self.comm, operation, call, tensors)
+
+    def _begun(self, operation: str, submit: Callable[[], Pending]) -> Pending:
+        return profiling.begun(operation, submit) if profiling.is_on() else submit()
 
 
 __all__ = ["GroupCalls"]

@@ -165,6 +165,10 @@ class Pending(dist.Work):
         if self._tensors and self._tensors[0].dtype is torch.float16 and _is_asked_in_native_code():
             self.wait()  # the built-in FP16 hook wants a list of tensors that is not Python's: torch makes none later
             return torch._C.fork(self.result)
+        return self.future()
+
+    def future(self) -> Any:
+        """Return a future of the tensors, for Python."""
         ended: Any = torch.futures.Future()
         future = ended.then(lambda _: self.result())
         self._futures.append(ended)
