@@ -30,6 +30,8 @@ def test_torch_is_measured_beside_gloo(ranks: Any) -> None:
     for line in lines:
         assert {"gloo", "shmcoll"} <= set(line.microseconds)
         assert line.name in door._compared(line)
+        assert ("operator" in line.microseconds) == line.name.startswith("inference: ")
+    assert "tokens in a second" in door._compared(lines[-1])
 
 
 def test_it_wants_a_door_with_rivals(capsys: Any) -> None:

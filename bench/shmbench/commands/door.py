@@ -26,19 +26,21 @@ if TYPE_CHECKING:
     from shmbench.timing.ab_timing import Contest
 
 WITH_RIVALS = ("torch",)
+COLUMNS = ("native", "gloo", "shmcoll", "operator")
 ASKED = 1.5  # microseconds for each call of the door
 
 
 @dataclass(frozen=True)
 class Line:
-    """An operation: microseconds of a call in each round, for each entry; wrong elements; its bytes; and how many calls
-    of the door it makes."""
+    """An operation: microseconds of a call in each round, for each entry; wrong elements; its bytes; how many calls of
+    the door it makes; and what it makes one of."""
 
     name: str
     microseconds: Mapping[str, Sequence[float]]
     wrong: int
     bytes: int = 8
     calls: int = 1
+    unit: str = ""
 
     @property
     def added(self) -> float:
@@ -101,12 +103,13 @@ def _measure(contest: "Contest", call: "Call | Rivals") -> Line:
     entries = [Repeated(entry, partial(call.mistakes, entry)) for entry in call.entries.values()]
     outcomes = dict(zip(call.entries, contest.run(entries), strict=True))
     times = {name: [1e6 * seconds for seconds in outcome.seconds] for name, outcome in outcomes.items()}
-    return Line(call.name, times, sum(outcome.wrong for outcome in outcomes.values()), call.bytes, call.calls)
+    wrong = sum(outcome.wrong for outcome in outcomes.values())
+    return Line(call.name, times, wrong, call.bytes, call.calls, getattr(call, "unit", ""))
 
 
 def _head(given: argparse.Namespace, compares: bool) -> str:
     if compares:
-        columns = "".join(f"{name:>12}" for name in ("native", "gloo", "shmcoll"))
+        columns = "".join(f"{name:>12}" for name in COLUMNS)
         return (
             f"# {given.door}, {given.ranks} ranks: microseconds of a call, medians of {given.rounds} rounds, in turn;\n"
             f"# native: the call of shmcoll without {given.door}; every result checked\n"
@@ -132,10 +135,11 @@ def _text(line: Line) -> str:
 
 def _compared(line: Line) -> str:
     times = {name: median(each) for name, each in line.microseconds.items()}
-    columns = "".join(
-        f"{microseconds(times[name]) if name in times else '-':>12}" for name in ("native", "gloo", "shmcoll")
-    )
+    columns = "".join(f"{microseconds(times[name]) if name in times else '-':>12}" for name in COLUMNS)
     verdict = f"  {line.wrong} wrong" if line.wrong else ""
+    if line.unit:
+        verdict += "\n" + f"    {line.unit} in a second".ljust(58)
+        verdict += "".join(f"{1e6 / times[name]:>12.1f}" if name in times else f"{'-':>12}" for name in COLUMNS)
     return f"  {line.name:<48}{short_size(line.bytes):>8}{columns}{times['gloo'] / times['shmcoll']:>14.1f}{verdict}"
 
 

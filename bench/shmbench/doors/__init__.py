@@ -60,6 +60,7 @@ class Rivals:
     entries: one call each, by the name of the column. All use the same memory.
     given: writes the inputs, and outputs that are wrong.
     wrong: returns how many elements are wrong after `given` and one call.
+    unit: what a call makes one of, if users ask for so many of these in a second.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Rivals:
     given: Callable[[], None]
     wrong: Callable[[], int]
     calls: int = 1
+    unit: str = ""
 
     def mistakes(self, entry: Callable[[], Any]) -> int:
         """Make the call. Returns how many elements are wrong."""
