@@ -23,6 +23,7 @@ the memory remains, even that of a dead owner. A process that a rank forks reads
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
@@ -36,6 +37,7 @@ from shmcoll.communicator import shared_arrays
 from shmcoll.communicator.objects import Objects, Parts
 from shmcoll.communicator.plans import Plan
 from shmcoll.communicator.shared_arrays import ArrayLocation
+from shmcoll.engine import layout
 from shmcoll.engine.memory.available_memory import mib
 from shmcoll.errors import ArenaError
 from shmcoll.runtime.local_rank import LocalRank
@@ -174,6 +176,14 @@ class SharedResults(Objects):
             if own is not None and (place := shared_arrays.place_of(arena, heap, own)) and place.bytes:
                 heap.doubt(place.first)
             raise
+
+    def _map_at(self, result: np.ndarray, address: int) -> bool:
+        """Show a shared result at another address, too, a page's beginning, as a private copy that shares the memory of
+        all pages that are not written. Returns whether that can be done; the caller keeps the result."""
+        arena = self._local_rank.arena
+        length = layout.align(result.nbytes, mmap.PAGESIZE)
+        offset = result.ctypes.data - arena.address
+        return offset % mmap.PAGESIZE == 0 and arena.map_privately(offset, length, address)
 
     def _check_alive(self, operation: str) -> None:
         """Raise if the group has ended: the array that this rank has learned of may be gone."""

@@ -11,6 +11,8 @@ import numpy as np
 from shmcoll.calls.arrays import whole_shape
 from shmcoll.communicator import Communicator
 from shmcoll.nki.replica_group import ReplicaGroup, communicator
+from shmcoll.nki.shared_hbm import Pages
+from shmcoll.nki.shared_hbm import all_gather as gather_once
 from shmcoll.nki.tensors import (
     FLOAT8,
     Pairs,
@@ -64,7 +66,9 @@ def all_gather(
 
     Args:
         srcs: a list of arrays of at least one dimension. Shapes and dtypes are equal on all ranks of the list.
-        dsts: a list of arrays of the same dtypes, of n times the length along `collective_dim` for n ranks.
+        dsts: a list of arrays of the same dtypes, of n times the length along `collective_dim` for n ranks. If
+            `collective_dim` is 0, tensors in `nl.shared_hbm` show one result in shared memory, which is written once
+            for all ranks of the list. Then all these ranks pass such a tensor.
         replica_group: which ranks take part.
         collective_dim: the dimension along which the tensors are concatenated: 0, or 1 for arrays of 2 dimensions.
         priority: 0 to 3, or None; has no effect.
@@ -85,7 +89,10 @@ def all_gather(
         _check(pairs, "all_gather", comm)
     try:
         for src, dst in pairs:
-            comm.all_gather(src, out=dst)
+            if isinstance(dst.base, Pages):
+                gather_once(comm, src, dst)
+            else:
+                comm.all_gather(src, out=dst)
     except (TypeError, ValueError) as error:
         raise in_our_words(error, _check, pairs, "all_gather", comm) from error.__cause__
 

@@ -1,8 +1,8 @@
 """`nki.language`, as far as kernels need it around a collective: operators, dtypes, arrays to pass, and loops.
 
 The operators are numpy's functions, so that they also work on numpy arrays. A buffer is a place in the memory of the
-hardware; the names of buffers are here so that programs can pass them, and have no effect. A kernel runs as one
-program, number 0 of 1.
+hardware; the names of buffers are here so that programs can pass them. They have no effect, except for `shared_hbm`
+(`shared_hbm.py`). A kernel runs as one program, number 0 of 1.
 """
 
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from shmcoll.nki import shared_hbm as tensors_of_hbm
 from shmcoll.nki.loops import dynamic_range as dynamic_range
 from shmcoll.nki.loops import fori_loop as fori_loop
 from shmcoll.nki.loops import while_loop as while_loop
@@ -61,11 +62,11 @@ def ndarray(shape: Any, dtype: Any, buffer: str = sbuf, name: str = "", address:
     Args:
         shape: as for `numpy.empty`.
         dtype: as for `numpy.empty`.
-        buffer: has no effect.
+        buffer: with `shared_hbm`, an `all_gather` into the array is written once for all ranks; else no effect.
         name: has no effect.
         address: has no effect.
     """
-    return np.empty(shape, dtype)
+    return tensors_of_hbm.make(shape, dtype) if buffer == shared_hbm else np.empty(shape, dtype)
 
 
 def zeros(shape: Any, dtype: Any, buffer: str = sbuf, name: str = "") -> np.ndarray:
@@ -74,7 +75,7 @@ def zeros(shape: Any, dtype: Any, buffer: str = sbuf, name: str = "") -> np.ndar
     Args:
         shape: as for `numpy.zeros`.
         dtype: as for `numpy.zeros`.
-        buffer: has no effect.
+        buffer: with `shared_hbm`, an `all_gather` into the array is written once for all ranks; else no effect.
         name: has no effect.
     """
-    return np.zeros(shape, dtype)
+    return tensors_of_hbm.make(shape, dtype) if buffer == shared_hbm else np.zeros(shape, dtype)

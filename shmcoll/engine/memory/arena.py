@@ -140,6 +140,14 @@ class Arena:
             raise arena_file.too_small(purpose, length, place)
         return place
 
+    def map_privately(self, offset: int, length: int, address: int) -> bool:
+        """Map committed memory at another address, too, in place of what is there: a store makes a private copy of the
+        page. All are multiples of a page. Returns False if there is no descriptor any more."""
+        if not self.has_descriptor():
+            return False
+        _mmap(address, length, mmap.MAP_PRIVATE | MAP_FIXED, self.fd, offset)
+        return True
+
     def clear(self, offset: int, length: int) -> None:
         """Clear committed memory that is not used any more, and give it back."""
         pages.clear(self.address + offset, length)
@@ -293,10 +301,10 @@ def _map_aligned(size: int, fd: int) -> int:
     return _mmap(at & -pages.HUGE, size, mmap.MAP_SHARED, fd)  # a wish: Linux maps it elsewhere if this is not free
 
 
-def _mmap(address: int | None, size: int, flags: int, fd: int) -> int:
+def _mmap(address: int | None, size: int, flags: int, fd: int, offset: int = 0) -> int:
     """Call mmap(2) for reading and writing."""
     protection, flags = mmap.PROT_READ | mmap.PROT_WRITE, flags | MAP_NORESERVE
-    at = _LIBC.mmap(ctypes.c_void_p(address), ctypes.c_size_t(size), protection, flags, fd, ctypes.c_int64(0))
+    at = _LIBC.mmap(ctypes.c_void_p(address), ctypes.c_size_t(size), protection, flags, fd, ctypes.c_int64(offset))
     if at is None or at == ctypes.c_void_p(-1).value:
         raise ArenaError(f"cannot map {mib(size)} of shared memory: {os.strerror(ctypes.get_errno())}{space_limit()}.")
     return int(at)
