@@ -99,8 +99,8 @@ test-mindspore: $(MINDSPORE)/.ready  ## run the tests that need MindSpore itself
 	@PATH="$(CURDIR)/$(MINDSPORE)/bin:$$PATH" $(MINDSPORE)/bin/python -m pytest \
 	  tests/mindspore tests/frontends/test_mindspore_own_*.py $(ARGS)
 
-test-mindspore-calls: $(MINDSPORE)/.ready  ## make the same calls on MindSpore and here, once, at 2 ranks
-	@PATH="$(CURDIR)/$(MINDSPORE)/bin:$$PATH" $(MINDSPORE)/bin/python -m pytest tests/mindspore -k 'recorded or of_mindspore' $(ARGS)
+test-mindspore-calls: $(MINDSPORE)/.ready  ## make the same calls on MindSpore and here, and run the programs, once
+	@PATH="$(CURDIR)/$(MINDSPORE)/bin:$$PATH" $(MINDSPORE)/bin/python -m pytest tests/mindspore -k 'recorded or of_mindspore or together' $(ARGS)
 
 # In the environment of torchrun: torch takes gigabytes
 TORCH := $(LAUNCHERS)/torch

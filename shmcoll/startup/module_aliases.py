@@ -40,6 +40,8 @@ class _Finder(MetaPathFinder, Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        if path is None and self._keeps(fullname):
+            return importlib.import_module(f"shmcoll.{fullname}.installed").install().find_spec(fullname)
         if not self._is_ours(fullname.partition(".")[0], is_package=path is None):
             return None
         try:
@@ -50,15 +52,14 @@ class _Finder(MetaPathFinder, Loader):
 
     def _is_ours(self, package: str, *, is_package: bool) -> bool:
         if is_package:
-            return package in self._names and not self._keeps(package)
+            return package in self._names
         ours = sys.modules.get(f"shmcoll.{package}")
         return ours is not None and sys.modules.get(package) is ours
 
     def _keeps(self, package: str) -> bool:
-        if package not in _KEPT or PathFinder.find_spec(package) is None:
+        if package not in self._names or package not in _KEPT or PathFinder.find_spec(package) is None:
             return False
         self._names.remove(package)
-        importlib.import_module(f"shmcoll.{package}.installed").install()
         return True
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:

@@ -22,14 +22,10 @@ def shmrun(folder: Path, *arguments: object) -> list[str]:
     return sorted(done.stdout.splitlines())
 
 
-def test_a_program_runs_unchanged(tmp_path):
-    told = shmrun(tmp_path, "-n", RANKS, "--mindspore", PROGRAMS / "mindspore_data_parallel.py")
+@pytest.mark.parametrize("name", ["mindspore_data_parallel", "mindspore_tensor_parallel"])
+def test_a_program_runs_unchanged(name, tmp_path):
+    told = shmrun(tmp_path, "-n", RANKS, "--mindspore", PROGRAMS / f"{name}.py")
     assert told == [f"rank {rank}: right" for rank in range(RANKS)]
-
-
-def test_layers_of_two_groups(tmp_path):
-    told = shmrun(tmp_path, "-n", RANKS, "--mindspore", PROGRAMS / "mindspore_tensor_parallel.py")
-    assert told == [f"rank {rank} of tp_{rank // 2 * 2}: right" for rank in range(RANKS)]
 
 
 def test_a_command_line_of_msrun(tmp_path):

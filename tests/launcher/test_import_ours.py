@@ -78,11 +78,16 @@ def test_a_name_of_nki_that_ours_lacks(shmrun, program, advised):
 INSTALLED = {
     "__init__.py": """
         from mindspore import communication, nn
-        from mindspore.context import set_context
+        from mindspore.context import set_auto_parallel_context, set_context
         from mindspore.device_manager import set_device
+        __version__ = "2.10.1"
+        def jit(function=None, **options): assert function is None
         get_context = {'device_target': 'CPU'}.get
     """,
-    "context.py": "def set_context(**settings): print(settings)",
+    "context.py": """
+        def set_context(**settings): print(settings)
+        set_auto_parallel_context = set_context
+    """,
     "device_manager.py": "def set_device(device_target, device_id=None): print(device_target, device_id)",
     "communication/__init__.py": "from mindspore.communication.management import GlobalComm, get_rank, init",
     "communication/_comm_helper.py": "class GlobalComm: pass\n_is_initialized = None",
@@ -114,6 +119,13 @@ def test_an_installed_mindspore_gets_our_communication(shmrun, flags):
         with warnings.catch_warnings(record=True) as told:
             mindspore.set_context(mode=0, device_target="Ascend", device_id=1)
             mindspore.set_device("GPU", 1)
+            mindspore.set_context(mode=0)
+            assert mindspore.jit(init) is mindspore.jit(jit_level="O0")(init) is init
+        mindspore.set_auto_parallel_context(parallel_mode="data_parallel")
+        try:
+            mindspore.set_auto_parallel_context(parallel_mode="auto_parallel")
+        except RuntimeError as error:
+            told.append(warnings.WarningMessage(error, None, "", 0))
         print(*[one.message for one in told], sep="\\n")
     """)
     done = shmrun(*flags, 1, job)
@@ -124,17 +136,42 @@ def test_an_installed_mindspore_gets_our_communication(shmrun, flags):
         "no such device None",
         "{'mode': 1, 'device_target': 'CPU', 'device_id': 1}",
         "CPU 1",
+        "{'mode': 1}",
+        "{'parallel_mode': 'data_parallel'}",
         f"shmcoll: PyNative mode instead of Graph mode, {because}",
         f"shmcoll: the CPU instead of Ascend, {because}",
         f"shmcoll: the CPU instead of GPU, {because}",
+        f"shmcoll: PyNative mode instead of jit, {because}",
+        "shmcoll: parallel_mode 'auto_parallel' needs MindSpore's graph compiler, which does not know these "
+        "collectives. Use ParallelMode.DATA_PARALLEL, "
+        "or cut tensors yourself and call the operators of mindspore.ops in a group",
     ]
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_unknown_version_of_mindspore_is_told_once_and_used(shmrun):
+    """It has no `set_device` and no `jit`."""
+    for name, text in {**INSTALLED, "device_manager.py": "", "__init__.py": "__version__ = '3.0.0'"}.items():
+        shmrun.write(text, f"mindspore/{name}")
+    job = shmrun.write("""
+        import mindspore.device_manager
+        from mindspore.communication import get_rank
+        print(get_rank())
+    """)
+    done = shmrun("--mindspore", "-n", 2, job)
+    assert (done.returncode, sorted(done.stdout)) == (0, ["\n", "\n", "0", "1"]), done.stderr
+    told = [line.partition("UserWarning: ")[2] for line in done.stderr.splitlines() if "UserWarning" in line]
+    assert told == [
+        "shmcoll: this is MindSpore 3.0.0; if something fails, pip install 'mindspore==2.10.0', which is tested",
+        "shmcoll: mindspore stays as it is, because it has no 'jit'",
+        "shmcoll: mindspore.device_manager stays as it is, because it has no 'set_device'",
+    ]
 
 
 def test_an_installed_package_is_replaced_only_if_that_is_asked_for(shmrun):
     """It is in the program's own directory. MindSpore is never replaced."""
     shmrun.write("print('theirs')", "nki.py")
-    shmrun.write("print('theirs')", "mindspore.py")
+    shmrun.write("print('theirs'); __version__, jit = '2.10.0', None", "mindspore.py")
     job = shmrun.write("import mindspore, nki; print(hasattr(mindspore, 'ops'), hasattr(nki, 'collectives'))")
     for flags, wanted in (
         (("--worker_num", "1"), "theirs\ntheirs\nFalse False\n"),

@@ -91,4 +91,4 @@ whole = ops.cat(ops.split(ops.AllGather(group)(part), TOKENS), axis=0)
 off = max(float(off), float(abs(whole - wanted).max()))
 heads = ops.AlltoAll(split_count=half, split_dim=1, concat_dim=0, group=group)(x.reshape(-1, WIDTH, 1))
 assert heads.shape == (TOKENS * half * half, WIDTH // half, 1) and len(net.trainable_params()) == 2
-print(f"rank {rank} of {group}: {'right' if off < 1e-4 else off}", flush=True)
+print(f"rank {rank}: {'right' if off < 1e-4 else off}", flush=True)
