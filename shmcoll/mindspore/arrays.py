@@ -27,10 +27,16 @@ def is_foreign(x: Any) -> bool:
     return not isinstance(x, np.ndarray) and (theirs := _foreign_class()) is not None and isinstance(x, theirs)
 
 
+def advice(x: Any) -> str:
+    """Return what to do about an argument that is not a tensor, after its type; empty if nothing is known."""
+    is_sparse = type(x).__name__ in ("COOTensor", "CSRTensor", "RowTensor", "RowTensorInner")
+    return " (sparse: gather its indices and its values, which are tensors, or make it dense)" if is_sparse else ""
+
+
 def records_gradients() -> bool:
     """Return whether MindSpore records what becomes of its own tensors, to find a gradient."""
-    recording: bool = sys.modules["mindspore._c_expression"].PyNativeExecutor_.get_instance().requires_grad()
-    return recording
+    theirs = sys.modules.get("mindspore._c_expression")
+    return theirs is not None and bool(theirs.PyNativeExecutor_.get_instance().requires_grad())
 
 
 def check_unrecorded(operation: str, x: Any) -> None:

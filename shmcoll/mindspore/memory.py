@@ -30,11 +30,14 @@ class _Elements:
 
 
 def memory_of(x: Any) -> np.ndarray:
-    """Return an array that shares its memory with the tensor."""
+    """Return an array that shares its memory with the tensor. Raise `TypeError` if that is on a device."""
     if type(x) is np.ndarray:
         return x
     if isinstance(x, np.ndarray):
         return _view(x, np.ndarray)
+    device = getattr(x, "device", "CPU")
+    if not device.startswith("CPU"):
+        raise TypeError(f"shmcoll works on tensors in the CPU's memory, but this one is on {device}: pass x.to('CPU')")
     dtype = dtypes.as_numpy_dtype(x.dtype)
     if not all(x.shape):
         return np.empty(tuple(x.shape), dtype)

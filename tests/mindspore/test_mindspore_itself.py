@@ -49,6 +49,21 @@ def test_calls_are_answered_as_recorded(run):
     assert run(HERE / "calls.py") == []
 
 
+def test_bad_input_of_mindspore_is_told(run):
+    assert run("-m", "shmrun", "--mindspore", "-n", 2, HERE / "bad_input.py") == []
+
+
+def test_two_backends_of_mindspore(run, tmp_path):
+    (tmp_path / "two.py").write_text(
+        "import mindspore.communication as _, numpy as np\n"
+        "from shmcoll.mindspore import ops\n"
+        "try: ops.AllReduce()(np.ones(2))\n"
+        "except RuntimeError as error: print(error)\n"
+    )
+    told = " ".join(run("-m", "shmrun", "-n", 1, "two.py"))
+    assert "start it by shmrun --mindspore, or import `init` from shmcoll.mindspore.communication." in told
+
+
 def test_the_guide_explains_each_name_of_mindspore_that_differs(run):
     """Its table has a pattern for each line, and no other."""
     section = GUIDE.read_text().partition("### What differs")[2].partition("\n## ")[0]

@@ -20,6 +20,10 @@ NOT_INITED = (
     "Distributed Communication has not been inited."
     "You can't invoke this interface yet. Please call `init()` method first."
 )
+_OF_OURS = (
+    " This program has MindSpore's own `init()`: start it by shmrun --mindspore, or import `init` from "
+    "shmcoll.mindspore.communication."
+)
 
 
 class GlobalComm:
@@ -87,7 +91,8 @@ def _enter(group: str | None, comm: Communicator) -> None:
 def check_inited() -> None:
     """Raise `RuntimeError` before `init`."""
     if not GlobalComm.INITED:
-        raise RuntimeError(NOT_INITED)
+        theirs = getattr(sys.modules.get("mindspore.communication"), "GlobalComm", GlobalComm)
+        raise RuntimeError(NOT_INITED if theirs is GlobalComm else f"{NOT_INITED}{_OF_OURS}")
 
 
 def communicator(group: str) -> Communicator:

@@ -96,7 +96,7 @@ class Primitive:
             return _view(x, np.ndarray)
         if not arrays.is_tensor(x):
             got = "Int64" if type(x) is int else type(x).__name__  # as MindSpore names a number
-            raise TypeError(f"For '{self.name}', input must be a Tensor, but got: {got}.")
+            raise TypeError(f"For '{self.name}', input must be a Tensor, but got: {got}{arrays.advice(x)}.")
         return arrays.to_numpy(x)
 
     def _as_arrays(self, xs: Any) -> list[np.ndarray]:

@@ -7,7 +7,6 @@ import mindspore as ms
 import mindspore.dataset as ds
 import numpy as np
 from mindspore import nn, ops, train
-from mindspore.common.sparse_tensor import RowTensorInner
 from mindspore.communication import get_group_size, get_rank, init
 
 ms.set_context(mode=ms.PYNATIVE_MODE)
@@ -59,12 +58,6 @@ def check(name, got, wanted):
 
 wanted = trained(data(BATCH), reduce=False)
 check("a loop", trained(data(BATCH // size, num_shards=size, shard_id=rank), reduce=True), wanted)
-
-indices, rows = ms.Tensor([rank, 5]), ms.Tensor(np.full((2, 3), rank + 1.0, np.float32))
-sparse = nn.DistributedGradReducer(Network().trainable_params()[:1], mean=False)
-(found,) = sparse((RowTensorInner(indices, rows, (6, 3)),))
-check("a sparse gradient", [found.indices.asnumpy()], [np.array([[r, 5] for r in range(size)]).reshape(-1)])
-check("its rows", [found.values.asnumpy()[:, 0]], [np.repeat(np.arange(1.0, size + 1), 2)])
 
 whole = Network()
 train.Model(whole, nn.CrossEntropyLoss(), nn.Momentum(whole.trainable_params(), 0.1, 0.9)).train(

@@ -27,7 +27,7 @@ def array_of(operation: str, tensor: Any, what: str = "input") -> np.ndarray:
     if kind is Tensor:
         return _view(tensor, np.ndarray)
     if not arrays.is_tensor(tensor):
-        raise TypeError(f"For {operation}, the {what} tensor must be tensor")
+        raise TypeError(f"For {operation}, the {what} tensor must be tensor{arrays.advice(tensor)}")
     arrays.check_unrecorded(operation, tensor)
     return memory_of(tensor)
 
@@ -47,7 +47,7 @@ def member_of(operation: str, tensor: Any) -> np.ndarray:
     if kind is Tensor:
         return _view(tensor, np.ndarray)
     if not arrays.is_tensor(tensor):
-        raise TypeError(f"Expected tensor, but got {type(tensor)}")
+        raise TypeError(f"Expected tensor, but got {type(tensor)}{arrays.advice(tensor)}")
     arrays.check_unrecorded(operation, tensor)
     return memory_of(tensor)
 

@@ -124,7 +124,7 @@ class P2POp:
         if name_of(op) not in _NAMES:
             raise TypeError(f"Expected op to be of type isend or irecv, but got {op}")
         if not arrays.is_tensor(tensor):
-            raise TypeError(f"Expected tensor to be Tensor, but got {type(tensor)}.")
+            raise TypeError(f"Expected tensor to be Tensor, but got {type(tensor)}{arrays.advice(tensor)}.")
         check_int("P2POp", "peer", peer)
         if tag != 0:
             raise NotImplementedError("tag is not support yet.")
