@@ -53,10 +53,8 @@ class SharedResults(Objects):
 
     def _share(self, operation: str, later: Any, x: Any, *, root: Any = 0, out: Any = None) -> Any:
         """Make the call of a method with `shared=True`, now or later."""
-        is_ignored = operation in ("broadcast", "scatter") and type(root) is int and self._rank != root
-        used = None if is_ignored else x
-        call = SharedPlan(self, operation, used, root, out)
-        return self._now_or_later(operation, call, used, later)
+        call = SharedPlan(self, operation, x, root, out)
+        return call.start() if later else call()
 
     def _plan_shared(self, operation: str, x: Any, *, root: Any = 0, out: Any = None) -> SharedPlan:
         """Return the plan of a call with `shared=True`, whose arguments are checked now and in each call."""
@@ -195,7 +193,8 @@ class SharedPlan(Plan):
     """A planned call whose result all ranks share. The first call takes memory; every call writes there."""
 
     def __init__(self, comm: SharedResults, operation: str, x: Any, root: Any, out: Any = None):
-        self._comm, self._operation, self._given = comm, operation, (x, root, out)
+        is_ignored = operation not in GATHERING and type(root) is int and comm.rank != root
+        self._comm, self._operation, self._given = comm, operation, (None if is_ignored else x, root, out)
         self._dispatcher = comm._dispatcher
         self._whole: Any = None
 

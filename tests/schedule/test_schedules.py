@@ -132,6 +132,7 @@ REORDERED_CASES = [
     "a message",
     "a receive gives way",
     "a synchronous message",
+    "a shared result of an owner that leaves",
 ]
 KILL_CASES = [
     "park",
