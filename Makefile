@@ -107,7 +107,7 @@ TORCH := $(LAUNCHERS)/torch
 
 $(TORCH)/.ready-for-tests: $(TORCH)/.ready pyproject.toml
 	@echo "== installing shmcoll and what the tests of torch need into $(TORCH) (a minute, once)"
-	@$(TORCH)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check expecttest transformers accelerate 'pytest>=8.2' --editable '.[bench,examples]' \
+	@$(TORCH)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check expecttest transformers accelerate lightning 'pytest>=8.2' --editable '.[bench,examples]' \
 	  && touch $@
 
 test-torch: $(TORCH)/.ready-for-tests  ## run the tests that need torch

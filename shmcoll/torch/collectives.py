@@ -8,13 +8,14 @@ with torch's types of errors and, where it has any, the words of its own backend
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
 from shmcoll.communicator import Communicator
 from shmcoll.torch import sparse
-from shmcoll.torch.operators import operator_of
+from shmcoll.torch.operators import operator_of, reduce_with
 from shmcoll.torch.tensors import Written, read, read_flat
 
 Call = Callable[[], Any]
@@ -29,7 +30,7 @@ def all_reduce(comm: Communicator, tensors: Tensors, op: Any) -> Call:
 
     def call() -> None:
         for array in arrays:
-            comm.all_reduce(array, operator, out=array)
+            reduce_with(partial(comm.all_reduce, array, out=array), operator, array, array, comm.size)
         written.finish()
 
     return call
@@ -39,9 +40,10 @@ def reduce(comm: Communicator, tensors: Tensors, root: int, op: Any) -> Call:
     operator, written = operator_of(op), Written()
     tensor = single("reduce", tensors)
     array = written.array(tensor) if comm.rank == root else read(tensor)
+    out = array if comm.rank == root else None
 
     def call() -> None:
-        comm.reduce(array, root, operator, out=array if comm.rank == root else None)
+        reduce_with(partial(comm.reduce, array, root, out=out), operator, array, out, comm.size)
         written.finish()
 
     return call
@@ -137,7 +139,7 @@ def reduce_scatter(comm: Communicator, outputs: Tensors, inputs: Sequence[Tensor
     out, arrays = written.array(output), [read(one) for one in lists]
 
     def call() -> None:
-        comm.reduce_scatter(arrays, operator, out=out)
+        reduce_with(partial(comm.reduce_scatter, arrays, out=out), operator, out, out, comm.size)
         written.finish()
 
     return call
@@ -155,7 +157,7 @@ def reduce_scatter_single(comm: Communicator, outputs: Tensors, inputs: Tensors,
 
     def call() -> None:
         for array, out in pairs:
-            comm.reduce_scatter(array, operator, out=out)
+            reduce_with(partial(comm.reduce_scatter, array, out=out), operator, array, out, comm.size)
         written.finish()
 
     return call

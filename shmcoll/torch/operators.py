@@ -1,11 +1,12 @@
 """torch's reductions, by their names in shmcoll.
 
-AVG divides the sum, for floating and complex dtypes; of integers it is refused, as over gloo. PREMUL_SUM multiplies by
-its factor first.
+AVG divides the sum. gloo adds up instead, without a word. PREMUL_SUM multiplies by its factor first.
 """
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 import torch.distributed as dist
 
@@ -43,4 +44,25 @@ def operator_of(op: Any) -> Any:
     return premul_sum(factor)
 
 
-__all__ = ["operator_of"]
+def reduce_with(
+    call: Callable[[Any], Any], operator: Any, array: np.ndarray, out: np.ndarray | None, ranks: int
+) -> None:
+    """Make a reduction. An average of integers is their sum, divided towards zero, as NCCL has it; shmcoll has none.
+
+    Args:
+        call: makes it with an operator.
+        operator: the one that is wanted.
+        array: the input of this rank.
+        out: the result; None if this rank gets none.
+        ranks: how many ranks there are.
+    """
+    if operator != "avg" or array.dtype.kind not in "iu":
+        call(operator)
+        return
+    call("sum")
+    if out is not None:
+        quotient, rest = np.divmod(out, ranks)
+        out[...] = quotient + ((out < 0) & (rest != 0))
+
+
+__all__ = ["operator_of", "reduce_with"]

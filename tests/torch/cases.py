@@ -107,6 +107,25 @@ def all_reduce_of_every_operator_and_dtype(rank: int, size: int) -> None:
 
 
 @case
+def averages_of_integers_are_divided_towards_zero(rank: int, size: int) -> None:
+    for dtype in (torch.int64, torch.int32, torch.int8, torch.uint8):
+        low = 0 if dtype == torch.uint8 else -7
+        x = torch.arange(low, low + 7 * size).to(dtype)
+        total = sum(x.to(torch.int64) + r for r in range(size))
+        expected = total.div(size, rounding_mode="trunc").to(dtype)
+        tensors = [x + rank for _ in range(3)]
+        dist.all_reduce(tensors[0], Op.AVG)
+        dist.reduce(tensors[1], 0, Op.AVG)
+        part = torch.zeros(7, dtype=dtype)
+        dist.reduce_scatter_tensor(part, tensors[2], Op.AVG)
+        same(tensors[0], expected)
+        same(tensors[1], expected if rank == 0 else x + rank)
+        same(part, expected[7 * rank : 7 * rank + 7])
+        dist.reduce_scatter(part, list((x + rank).chunk(size)), Op.AVG)
+        same(part, expected[7 * rank : 7 * rank + 7])
+
+
+@case
 def all_reduce_of_every_shape(rank: int, size: int) -> None:
     for shape in SHAPES:
         for make in (torch.clone, apart, lambda t: t.requires_grad_(), torch.nn.Parameter):
@@ -468,7 +487,7 @@ def mistakes_are_refused_before_anything_moves(rank: int, size: int) -> None:
         ((TypeError, NotImplementedError), "dense tensors|SparseCPU", lambda: dist.broadcast(x.to_sparse(), 0)),
         (ValueError, "only be added up", lambda: dist.all_reduce(x.to_sparse(), Op.MAX)),
         (ValueError, "different shapes", lambda: dist.all_reduce(torch.ones(2 + rank).to_sparse())),
-        (TypeError, "avg", lambda: dist.all_reduce(torch.ones(2, dtype=torch.int64), Op.AVG)),
+        (TypeError, "avg", lambda: dist.all_reduce(torch.ones(2, dtype=torch.bool), Op.AVG)),
         (TypeError, "bor", lambda: dist.all_reduce(x, Op.BOR)),
         (TypeError, "float8", lambda: dist.all_reduce(x.to(torch.float8_e5m2))),
         (ValueError, "one tensor for each", lambda: dist.all_gather([x] * (size + 1), x)),

@@ -5,6 +5,7 @@ returns what it has computed: tensors, numbers and texts, in lists and dicts. Ea
 and the results must be equal.
 """
 
+import importlib.util
 import os
 import socket
 import traceback
@@ -21,24 +22,34 @@ import shmcoll.torch  # noqa: F401  # registers the backend
 
 PROGRAMS: dict[str, Callable[..., Any]] = {}
 SLOW: set[str] = set()
-JOINING: set[str] = set()
+LIBRARIES: dict[str, str] = {}  # of programs that need one
 
 
-def program(function: Any = None, *, slow: bool = False, joins: bool = False) -> Any:
+def program(function: Any = None, *, slow: bool = False, library: str = "") -> Any:
     """Add a program to the table.
 
     Args:
         slow: whether it is left out where tests must be short.
-        joins: whether it makes its default group itself, by the environment: its third argument is the backend.
+        library: what must be installed. Such a program is slow, and makes its default group itself, by the environment:
+            its third argument is the backend.
     """
     if function is None:
-        return partial(program, slow=slow, joins=joins)
+        return partial(program, slow=slow, library=library)
+    if library:
+        LIBRARIES[function.__name__] = library
+        if not importlib.util.find_spec(library):
+            return function
     PROGRAMS[function.__name__] = function
-    if slow:
+    if slow or library:
         SLOW.add(function.__name__)
-    if joins:
-        JOINING.add(function.__name__)
     return function
+
+
+def load(names: Sequence[str]) -> None:
+    """Import what programs need, once, before the ranks are forked."""
+    torch.compile(torch.neg, backend="eager")(torch.ones(1))
+    for library in {LIBRARIES[name] for name in names if name in LIBRARIES}:
+        importlib.import_module(library)
 
 
 def run_all(comm: Any, folder: Path, backend: str, names: Sequence[str]) -> dict[str, Any]:
@@ -49,7 +60,7 @@ def run_all(comm: Any, folder: Path, backend: str, names: Sequence[str]) -> dict
     results = {}
     for name in names:
         arguments: tuple[Any, ...] = comm.rank, comm.size
-        if name in JOINING:
+        if name in LIBRARIES:
             os.environ["MASTER_PORT"] = str(comm.broadcast_object(free_port() if comm.rank == 0 else None))
             arguments += (backend,)
         else:
