@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from shmbench.doors import SPOILT, Call, Rivals, torch_inference
+from shmbench.doors import SPOILT, Call, Rivals, torch_inference, torch_steps
 
 SMALL, MIDDLE, LARGE = 8, 256 << 10, 64 << 20
 PARAMETERS = 5_000_000
@@ -112,7 +112,8 @@ def rivals(comm: Any, quick: bool) -> Iterator[Rivals]:
     steps = {"native": _step(_silent(_parallel(parameters, groups["shmcoll"])))} | {
         name: _step(_parallel(parameters, group)) for name, group in groups.items()
     }
-    yield Rivals(f"DDP step, {parameters:,} parameters", 0, steps, lambda: None, lambda: 0)
+    yield Rivals(f"step of DDP, {parameters:,} parameters", 0, steps, lambda: None, lambda: 0)
+    yield from torch_steps.rivals(comm, groups, quick)
     yield from torch_inference.rivals(comm, groups, quick)
     dist.destroy_process_group()
 

@@ -87,17 +87,11 @@ def groups_in_another_order(rank: int, size: int) -> Any:
 
 @program
 def averages(rank: int, size: int) -> Any:
-    """Of integers they are refused before anything moves."""
-    results: list[Any] = []
-    for dtype in (torch.float32, torch.float64, torch.complex64, torch.int64, torch.uint8):
-        tensor = torch.tensor([3 + rank, 10]).to(dtype)
-        try:
-            dist.all_reduce(tensor, dist.ReduceOp.AVG)
-        except (RuntimeError, TypeError):
-            results.append("refused")
-        else:
-            results.append(torch.view_as_real(tensor) if dtype.is_complex else tensor)
-    return results
+    """Over gloo integers are refused."""
+    results = [torch.tensor([3 + rank, 10]).to(dtype) for dtype in (torch.float32, torch.float64, torch.complex64)]
+    for tensor in results:
+        dist.all_reduce(tensor, dist.ReduceOp.AVG)
+    return [torch.view_as_real(one) if one.is_complex() else one for one in results]
 
 
 @program
