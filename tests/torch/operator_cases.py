@@ -77,6 +77,17 @@ def the_native_entry_makes_the_call(rank: int, size: int) -> None:
 
 
 @case
+def python_makes_what_the_native_entry_does_not(rank: int, size: int) -> None:
+    """It never does where the interpreter or torch is not as `native.py` expects it."""
+    group = ops.handle()
+    native = groups.entries[group]
+    groups.entries[group] = lambda *_: shmcoll.engine.context.NEEDS_PYTHON
+    for function in (all_reduce_of_every_shape_and_layout, broadcast, gathering_and_scattering, all_to_all_single):
+        function(rank, size)
+    groups.entries[group] = native
+
+
+@case
 def all_reduce_of_every_shape_and_layout(rank: int, size: int) -> None:
     group = ops.handle()
     for shape in ((), (0,), (5,), (2, 3), (1000,)):

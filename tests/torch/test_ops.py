@@ -1,6 +1,7 @@
 """The operators `torch.ops.shmcoll`: the table in `operator_cases.py`, compiled, and what happens when a rank fails."""
 
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -25,15 +26,25 @@ def test_every_case_is_that_of_the_model(ranks: Any, tmp_path: Path, n: int) -> 
         assert not failed, f"rank {rank}:\n" + "\n".join(f"{name}: {text}" for name, text in failed.items())
 
 
-def compiled(comm: Any, store: Path) -> dict[str, str]:
-    return operator_cases.run_table(comm, store, {"compiled": lambda r, n: operator_cases.compiled(r, n, "aot_eager")})
+def compiled(comm: Any, store: Path, backend: str) -> dict[str, str]:
+    import torch._inductor.config
+
+    torch._inductor.config.compile_threads = 1  # no processes that outlive the rank
+    return operator_cases.run_table(comm, store, {"compiled": lambda r, n: operator_cases.compiled(r, n, backend)})
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch's own imports
 @pytest.mark.slow  # the compiler takes 20 s to begin
-@pytest.mark.parametrize("n", [2, 4])
-def test_compiled_code_has_the_same_results(ranks: Any, tmp_path: Path, n: int) -> None:
+@pytest.mark.parametrize(("n", "backend"), [(2, "aot_eager"), (4, "aot_eager"), (2, "inductor")])
+def test_compiled_code_has_the_same_results(
+    ranks: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n: int, backend: str
+) -> None:
+    if backend == "inductor" and not shutil.which("g++"):
+        pytest.skip("it compiles C++, and there is no g++")
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
     torch.compile(lambda x: x + 1, backend="aot_eager")(torch.ones(1))  # once, before the ranks are forked
-    assert ranks(n, compiled, tmp_path / "store", deadline=240.0) == [{}] * n
+    for failed in ranks(n, compiled, tmp_path / "store", backend, deadline=240.0):
+        assert not failed, failed["compiled"]
 
 
 def begin(comm: Any, store: Path) -> int:
