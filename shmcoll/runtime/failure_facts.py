@@ -11,7 +11,7 @@ from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group
 from shmcoll.errors import ShmcollError
 
-MISSING, CULPRIT, SEQUENCE = "missing", "rank", "sequence"  # the facts that a record can have
+MISSING, CULPRIT, SEQUENCE, LIMIT = "missing", "rank", "sequence", "limit"  # the facts that a record can have
 
 
 def of_record(group: Group, record: records.Record) -> dict[str, Any]:

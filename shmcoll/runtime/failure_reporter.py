@@ -8,9 +8,9 @@ call on the group raises it again.
 import ctypes
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from shmcoll.diagnostics.call_site import at_site, is_submitted
 from shmcoll.diagnostics.describe_call import MESSAGES, called, composite_name, message_in_words, receives
 from shmcoll.diagnostics.describe_message import from_itself, misfit, missing_message, what_waits
 from shmcoll.diagnostics.describe_mismatch import advise, explain_counts, explain_faces, explain_overlap, explain_parts
-from shmcoll.diagnostics.describe_timeout import timed_out, with_advice
+from shmcoll.diagnostics.describe_timeout import RAISE_LIMIT, timed_out, was_too_late, with_advice
 from shmcoll.diagnostics.flight_log import flights
 from shmcoll.diagnostics.meant_call import suggest
 from shmcoll.diagnostics.wait_graph import not_arrived, who_stopped
@@ -42,6 +42,8 @@ _EXPOSING = frozenset(
     | {"reduce", "reduce_scatter", "reduce_scatter_v", "scan", "exscan"}
     | {"all_gather_v", "all_to_all_v", "gather_v", "scatter_v"}
 )
+
+_COARSE = 6  # CLOCK_MONOTONIC_COARSE, of the flight recorder
 
 _ERRORS: dict[int, type[ShmcollError]] = {
     records.MISMATCHED: CollectiveMismatch,
@@ -70,6 +72,7 @@ class FailureReporter:
         self.is_told = False  # whether a call of the program has raised why the group has ended
         self._is_shut = False  # whether this rank has closed the group: then its region may be somebody else's memory
         self._lock = threading.RLock()  # held by a thread that works in the region
+        self.how_to_wait_longer = RAISE_LIMIT  # in messages
         self._limits: list[tuple[int, float]] = []  # when the limit of a wait was set, and what it was before
 
     @property
@@ -93,11 +96,12 @@ class FailureReporter:
 
     def note_limit(self) -> None:
         """Note the limit of a wait, which is about to be set. A call that waits already keeps it."""
-        self._limits = [*self._limits[-7:], (time.monotonic_ns(), self._words.item(c.TIMEOUT // WORD) / 1e9)]
+        now = time.clock_gettime_ns(_COARSE)
+        self._limits = [*self._limits[-7:], (now, self._words.item(c.TIMEOUT // WORD) / 1e9)]
 
     def _limit(self, operation: str) -> float:
         """Return the limit of the wait that has timed out."""
-        began = time.monotonic_ns()
+        began = time.clock_gettime_ns(_COARSE)
         if self._limits and operation not in MESSAGES and (flown := flights(self._group, self._rank)):
             began = flown[-1].started
         later = (limit for when, limit in self._limits if when > began)
@@ -207,8 +211,11 @@ class FailureReporter:
             return self._disagreement(operation, faces or advise(self._group, self._sequence()))
         if status == c.TIMEOUT_PASSED:
             missing, words = self._who_is_missing(operation)
-            text = timed_out(f"{call}{at_site()}", self._limit(operation), words)
-            return self._timeout(text, missing)
+            limit = self._limit(operation)
+            facts = (
+                {} if operation in MESSAGES else {failure_facts.LIMIT: limit, failure_facts.SEQUENCE: self._sequence()}
+            )
+            return self._timeout(timed_out(f"{call}{at_site()}", limit, words), missing, facts)
         name = self._group.name(int(culprit))
         if status == c.UNREADABLE:
             text = (
@@ -238,16 +245,18 @@ class FailureReporter:
     def _call_here(self, operation: str) -> str:
         return f"{self._call(operation)} on {self._where}"
 
-    def _timeout(self, text: str, missing: Sequence[int]) -> ShmcollError:
+    def _timeout(
+        self, text: str, missing: Sequence[int], facts: Mapping[str, float] = MappingProxyType({})
+    ) -> ShmcollError:
         """Return the error of a limit that has passed. One of the late ranks asks where all ranks are, while they
         run."""
         from shmcoll.diagnostics.hang_report import STACKS_PATIENCE, explained
 
-        error = CollectiveTimeout(with_advice(text) + ".", missing=tuple(missing))
+        error = CollectiveTimeout(with_advice(text, what=self.how_to_wait_longer) + ".", missing=tuple(missing))
         with report_lock.turn(self._group, 2 * STACKS_PATIENCE) as mine:
             if mine:
                 explained(error, self._arena)
-            self._end(records.TIMED_OUT, text, {failure_facts.MISSING: list(missing)})
+            self._end(records.TIMED_OUT, text, {failure_facts.MISSING: list(missing), **facts})
         return error
 
     def _disagreement(self, operation: str, advice: str) -> ShmcollError:
@@ -318,7 +327,18 @@ class FailureReporter:
             return self._deadlock(operation, self._group.ranks.index(failure.rank))
         kind = _ERRORS.get(failure.cause, RankFailed)
         text = failure.text if kind is CollectiveMismatch else f"{call}: {failure.text}"
+        if failure.cause == records.TIMED_OUT and self._rank in failure.facts.get(failure_facts.MISSING, ()):
+            text = self._too_late(call, failure) or text
         return kind(text, **failure_facts.of_record(self._group, failure))
+
+    def _too_late(self, call: str, failure: records.Record) -> str:
+        """Return why a call fails on this rank, for which another one has waited in a collective; else nothing."""
+        sequence, limit = (failure.facts.get(name) for name in (failure_facts.SEQUENCE, failure_facts.LIMIT))
+        if sequence is None or limit is None:
+            return ""
+        waited = self._group.ranks.index(failure.rank)
+        made = called(self._group, waited, sequence) + (records.site(self._group, waited, sequence) or "")
+        return was_too_late(f"{call}{at_site()}", f"rank {self._group.name(waited)}, in {made},", limit)
 
     def _lost(self, operation: str, culprit: int) -> ShmcollError:
         """Return the error for a peer whose process has ended. A launcher of ours records how; give it a moment to."""

@@ -49,6 +49,12 @@ def raising(call: Callable[[], Any]) -> Any:
         raise as_torch(error) from error.__cause__
 
 
+def on_its_own_line(error: ShmcollError) -> Exception:
+    """Return the same error with a name that begins on a line of its own. Torch, and DDP with it, quotes what the
+    callback of a future has raised behind words of its own, on the same line."""
+    return type(f"\n{type(error).__name__}", (RuntimeError,), {})(str(error))
+
+
 def timed_out(operation: str, seconds: float) -> Exception:
     """Return the error of a wait for a handle whose call goes on."""
     error: Exception = dist.DistBackendError(f"{operation} has not ended within {seconds:g} s; it continues")
@@ -79,4 +85,4 @@ def error_type(comm: Communicator) -> Any:
     return ErrorType.SUCCESS
 
 
-__all__ = ["as_torch", "error_type", "late_in_callback", "raising", "timed_out"]
+__all__ = ["as_torch", "error_type", "late_in_callback", "on_its_own_line", "raising", "timed_out"]

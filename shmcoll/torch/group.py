@@ -30,6 +30,7 @@ class Group(GroupCalls):
     def __init__(self, comm: Communicator, store: Any, timeout: timedelta):
         super().__init__(comm.rank, comm.size)  # type: ignore[call-arg]  # of torch's class
         self.comm = comm
+        comm._dispatcher.failures.how_to_wait_longer = "Pass a larger timeout= to init_process_group or new_group"
         self._store = store
         self.set_timeout(timeout)
 

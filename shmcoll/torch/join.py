@@ -10,8 +10,8 @@ Every rank of the group, in this order:
 4. joins the job: under shmrun and torchrun by their variables, else by number, size and the random name;
 5. writes its number in the job, waits for those of all ranks, and joins the communicator of these ranks with the random
    name. So operations of this group meet those of no other group and no other program;
-6. meets the others in a barrier of that communicator. No rank needs the store any more after that, so the rank that
-   serves the store may end.
+6. writes that it has read the store. The first rank of the group waits for that of all ranks: it may serve the store,
+   and end.
 
 The store is kept until the next default group is made. Torch would close the server of a store with its last reference,
 in `destroy_process_group` on rank 0. A faster rank that initialises again would then have connected to it. As long as
@@ -75,7 +75,9 @@ def join(store: Any, rank: int, size: int, members: Sequence[int], timeout: time
             f"are {numbers}; start them all with one launcher"
         )
     made = of_ranks(world, numbers, f"torch {name}")
-    made.barrier()
+    store.set(f"{keys}/read/{rank}", "")
+    if rank == 0:
+        store.wait([f"{keys}/read/{other}" for other in range(size)], timeout)
     return made
 
 
@@ -124,7 +126,8 @@ def _exchange(store: Any, key: str, rank: int, size: int, value: str, timeout: t
         missing = [other for other in range(size) if not store.check([keys[other]])]
         raise dist.DistBackendError(
             f"rank {rank}: ranks {missing} of {size} have not joined to make the group within "
-            f"{timeout.total_seconds():g} s: {error}"
+            f"{timeout.total_seconds():g} s. If they are only slow, pass a larger timeout= to init_process_group or "
+            f"new_group ({error})"
         ) from error
     return [to_text(value) for value in store.multi_get(keys)]
 

@@ -29,7 +29,7 @@ import torch.distributed as dist
 from shmcoll.communicator import Communicator
 from shmcoll.errors import ShmcollError
 from shmcoll.runtime.work import Work
-from shmcoll.torch.errors import as_torch, timed_out
+from shmcoll.torch.errors import as_torch, on_its_own_line, timed_out
 from shmcoll.torch.futures import follow, runs_callbacks
 from shmcoll.torch.tensors import seconds
 
@@ -150,6 +150,13 @@ class Pending(dist.Work):
         self.wait()
         return self._tensors
 
+    def _outcome(self) -> list[torch.Tensor]:
+        """Return the result for a future. Torch puts words of its own before an error."""
+        try:
+            return self.result()
+        except ShmcollError as error:
+            raise on_its_own_line(error) from None
+
     def source_rank(self) -> int:
         """Return the rank in the group from which a receive has got its message, after `wait`."""
         return self._source
@@ -170,7 +177,7 @@ class Pending(dist.Work):
     def future(self) -> Any:
         """Return a future of the tensors, for Python."""
         ended: Any = torch.futures.Future()
-        future = ended.then(lambda _: self.result())
+        future = ended.then(lambda _: self._outcome())
         self._futures.append(ended)
         if self._is_made:
             self._complete()

@@ -107,7 +107,7 @@ def stay(ranks: Any, board: np.ndarray, allowed: Any, n: int, operation: str, vi
 
 def blamed(text: str) -> set[int]:
     """The ranks that a message complains about."""
-    return {int(rank) for rank in re.findall(r"rank (\d+) (?:did not arrive|arrived but)", text)}
+    return {int(rank) for rank in re.findall(r"rank (\d+) (?:did not arrive|arrived but|at \S+ this rank was)", text)}
 
 
 def some_of(last: int, seed: int) -> list[int]:

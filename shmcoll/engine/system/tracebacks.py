@@ -30,6 +30,7 @@ _PACKAGE = str(Path(shmcoll.__file__).parent) + os.sep
 _STANDARD = str(Path(os.__file__).parent) + os.sep
 _FRAMEWORKS = {"torch", "numba", "mindspore", "numpy", "joblib", "cloudpickle", "shmrun", "ray"}
 _FRAMEWORKS |= {"decorator.py", "typing_extensions.py", "wrapt"}  # torch deprecates functions by such wrappers
+_FRAMEWORKS |= {"accelerate", "transformers", "lightning", "lightning_fabric", "pytorch_lightning", "torchmetrics"}
 _GENERATED = ("<frozen ", "<decorator-gen", "<attrs generated", "<__array_function__")  # names that libraries give
 _MARK = "_shortened_by_shmcoll"  # of an exception whose frames below another border are gone
 _RAISE = opcode.opmap["RAISE_VARARGS"]

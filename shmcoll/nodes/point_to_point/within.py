@@ -69,7 +69,7 @@ class ReporterWithin(FailureReporter):
             return found
         return self.owner.from_messages(operation, found)
 
-    def _timeout(self, text: str, missing: Sequence[int]) -> ShmcollError:
+    def _timeout(self, text: str, missing: Sequence[int], facts: Any = None) -> ShmcollError:
         """Return the error without the table of the ranks: the group over nodes adds it, and ends this group then."""
         return CollectiveTimeout(with_advice(text) + ".", missing=tuple(missing))
 
