@@ -50,6 +50,7 @@ class SharedResults(Objects):
     """The calls whose result is in the memory that the ranks share."""
 
     _local_rank: LocalRank
+    node: Any
 
     def _share(self, operation: str, later: Any, x: Any, *, root: Any = 0, out: Any = None) -> Any:
         """Make the call of a method with `shared=True`, now or later."""
@@ -88,23 +89,17 @@ class SharedResults(Objects):
         """Return the array that all ranks share, or the error that all ranks raise. x: None on a rank that passes no
         array."""
         gathers = operation in GATHERING
-        whole: Any = None
-        place: Any = None
-        arena, me = self._local_rank.arena, self._local_rank.rank
-        purpose = f"the shared result of {operation}"
+        whole, place = None, None
+        arena, purpose = self._local_rank.arena, f"the shared result of {operation}"
         if self._rank == owner:
             like = np.broadcast_to(np.zeros((), x.dtype), whole_shape(x.shape, self._size)) if gathers else x
-            try:
-                whole = self._array_like(like, purpose, commits=False)
-                place = shared_arrays.place_of(arena, self._local_rank.heap, whole)
-            except ArenaError as error:
-                place = error
+            whole, place = self._owned(like, purpose)
         with self._telling(whole):
             with self._local_rank.learning(self._dispatcher.group):
                 if gathers:
                     told = parts.all_gather_object((x.shape, x.dtype, place))
-                    if any(one[:2] != (x.shape, x.dtype) for one in told):
-                        return _differ(operation, told)
+                    if error := differing(operation, [one[:2] for one in told]):
+                        return error
                     place = told[owner][2]
                 else:
                     place = parts.broadcast_object(place, owner)
@@ -112,32 +107,32 @@ class SharedResults(Objects):
                     return place
                 self._check_alive(operation)
                 if self._rank != owner:
-                    whole = shared_arrays.view(arena, place, me)
+                    whole = shared_arrays.view(arena, place, self._local_rank.rank)
             if missing := self._commit(parts, place, purpose):
                 return missing
-            self._write(operation, owner, whole, x)
+            self._write(parts, operation, owner, whole, x)
             parts.barrier()
         return whole
 
-    def _write_again(self, parts: Parts, operation: str, owner: int, whole: np.ndarray, x: Any) -> np.ndarray:
+    def _write_again(self, parts: Parts, operation: str, owner: int, whole: Any, x: Any) -> None:
         parts.all_gather(np.zeros(1, np.int64))  # before it, a rank may still read what the last call has written
-        self._write(operation, owner, whole, x)
+        self._write(parts, operation, owner, whole, x)
         parts.barrier()
-        return whole
 
-    def _write(self, operation: str, owner: int, whole: np.ndarray, x: Any) -> None:
+    def _write(self, _parts: Parts, operation: str, owner: int, whole: Any, x: Any) -> None:
         """Copy what this rank passes into the array that all ranks share."""
         if operation in GATHERING:
             cut(whole, self._size)[self._rank][...] = x
         elif self._rank == owner:
             whole[...] = x
 
-    def _commit(self, parts: Parts, place: ArrayLocation, purpose: str) -> ArenaError | None:
+    def _commit(self, parts: Parts, place: ArrayLocation | None, purpose: str) -> ArenaError | None:
         """Commit the memory, a part on each rank. Returns an error, which is the same on all ranks, if there is too
         little."""
         amounts = [0, 0]
         try:
-            shared_arrays.commit_part(self._local_rank.arena, place, self._rank, self._size, purpose)
+            if place:
+                shared_arrays.commit_part(self._local_rank.arena, place, self.node.rank, self.node.size, purpose)
         except ArenaError as error:
             amounts = [error.needed, error.available]
         told = parts.all_gather(np.array(amounts)).reshape(-1, 2).tolist()
@@ -163,6 +158,14 @@ class SharedResults(Objects):
             with local_rank.lock:
                 local_rank.groups.sweep()  # groups that their last members have closed since the last `sweep`
         return shared_arrays.zeros(local_rank.arena, local_rank.heap, like, purpose, commits=commits)
+
+    def _owned(self, like: np.ndarray, purpose: str) -> tuple[np.ndarray | None, ArrayLocation | ArenaError | None]:
+        """Take memory for a result. Returns the array and its location, or None and the error to tell the others."""
+        try:
+            whole = self._array_like(like, purpose, commits=False)
+            return whole, shared_arrays.place_of(self._local_rank.arena, self._local_rank.heap, whole)
+        except ArenaError as error:
+            return None, error
 
     @contextmanager
     def _telling(self, own: np.ndarray | None) -> Iterator[None]:
@@ -196,20 +199,23 @@ class SharedPlan(Plan):
         is_ignored = operation not in GATHERING and type(root) is int and comm.rank != root
         self._comm, self._operation, self._given = comm, operation, (None if is_ignored else x, root, out)
         self._dispatcher = comm._dispatcher
+        self._is_made = False
         self._whole: Any = None
+        self._result = None
 
     def __call__(self) -> Any:
         """Make the call and return the result."""
         comm, operation = self._comm, self._operation
         root, x = comm._shared_arguments(operation, *self._given)
-        if self._whole is not None:
+        if self._is_made:
             comm._agree(operation, root, lambda parts: comm._write_again(parts, operation, root, self._whole, x))
             return self._result
         self._whole = comm._agree(operation, root, lambda parts: comm._make_shared(parts, operation, root, x))
-        whole = shared_arrays.read_only(self._whole)
-        self._result = deliver(whole[comm.rank, ...] if operation == "scatter" else whole, None)
+        self._is_made = True
         if operation == "gather" and comm.rank != root:
-            self._result = None
+            return None
+        whole = shared_arrays.read_only(self._whole)
+        self._result = deliver(whole[comm.node.rank, ...] if operation == "scatter" else whole, None)
         return self._result
 
     def start(self) -> Work[Any]:
@@ -226,9 +232,12 @@ def _blocks(x: Any, size: int, operation: str, rank: int) -> np.ndarray:
     return array.reshape(size, array.shape[0] // size, *array.shape[1:])
 
 
-def _differ(operation: str, told: list[tuple[tuple[int, ...], np.dtype, Any]]) -> ValueError:
-    """Return the error of arrays that do not go together, which all ranks raise."""
-    odd = next(rank for rank, one in enumerate(told) if one[:2] != told[0][:2])
+def differing(operation: str, told: list[tuple[tuple[int, ...], np.dtype]]) -> ValueError | None:
+    """Return the error of arrays that do not go together, which all ranks raise; None if they do. told: shape and dtype
+    of each rank."""
+    odd = next((rank for rank, one in enumerate(told) if one != told[0]), None)
+    if odd is None:
+        return None
     first, other = (f"{told[rank][1]}{list(told[rank][0])} on rank {rank}" for rank in (0, odd))
     return ValueError(
         f"{operation}: the arrays differ: {first}, {other}; with shared=True, shape and dtype are equal on all ranks"

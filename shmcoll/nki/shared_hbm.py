@@ -6,7 +6,7 @@ communicator), and maps that in the place of these pages, privately: a rank that
 its own, and the other ranks do not see it. If the result cannot be mapped, it is copied.
 
 The pages refer to the result, so its memory is freed when all ranks have deleted their tensors, or have gathered into
-them again. Short tensors are ordinary arrays: to copy them takes less time. Over several nodes each rank has a copy.
+them again. Short tensors are ordinary arrays: to copy them takes less time.
 """
 
 import mmap
@@ -35,7 +35,7 @@ def make(shape: Any, dtype: Any) -> np.ndarray:
 def all_gather(comm: Communicator, src: np.ndarray, dst: np.ndarray) -> None:
     """Gather into an array, which may be a tensor that `make` has returned."""
     fits = (dst.shape, dst.dtype) == (whole_shape(src.shape, comm.size), src.dtype)
-    if not fits or len(comm.nodes) > 1 or not isinstance(dst.base, Pages):
+    if not fits or not isinstance(dst.base, Pages):
         comm.all_gather(src, out=dst)
         return
     result = comm.all_gather(src, shared=True)

@@ -18,12 +18,13 @@ from shmcoll.errors import CallNotAllowed, RankFailed
 from shmcoll.nodes import groups, survivors
 from shmcoll.nodes.dispatcher import NodesDispatcher
 from shmcoll.nodes.messages import NodesMessages
+from shmcoll.nodes.shared_results import NodesSharedResults
 
 if TYPE_CHECKING:
     from shmcoll.communicator.types import Array, DTypeLike, Shape
 
 
-class NodesCommunicator(NodesMessages):
+class NodesCommunicator(NodesSharedResults, NodesMessages):
     """A group of ranks on several machines. `shmcoll.init()` returns that of all ranks, if there are several.
 
     Within a node the ranks share memory; between nodes MPI carries the messages. Arrays in shared memory, `views` and
@@ -106,10 +107,6 @@ class NodesCommunicator(NodesMessages):
     def views(self, x: Array) -> NoReturn:
         """Not between nodes: a rank sees the memory of its node only."""
         raise self._only_within("views", "a rank sees the memory of its node: use comm.node.views")
-
-    def _shared_arguments(self, operation: str, *_: Any) -> NoReturn:
-        advice = f"a shared result is in the memory of one node: use comm.node.{operation}(x, shared=True)"
-        raise self._only_within(operation, advice)
 
     # --- groups -------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,5 @@
-"""Results that all ranks share: their values, who frees them, what is refused, and what a death leaves."""
+"""Results that all ranks share: who frees them, what is refused, and what a death leaves. Their values are in
+`tests/support/cases_shared_results.py`."""
 
 import gc
 import os
@@ -11,20 +12,9 @@ import pytest
 from shmcoll.communicator import shared_arrays
 from shmcoll.errors import ArenaError, RankFailed
 from tests.support import switches
-from tests.support.cases_shared_results import sample
-from tests.support.patience import PATIENCE
-from tests.support.suite import judge, run_cases
 
 LENGTH = 1 << 20  # bytes of a result
 WORDS = 4096  # the page of the words behind it, which its owner frees later
-
-
-def run(comm: Any, seed: int, factor: int) -> tuple[int, list[str]]:
-    return run_cases(comm, sample(seed, comm.size, factor))
-
-
-def test_results_are_those_of_numpy_and_nobody_can_write_them(ranks: Any, several: int, seed: int, factor: int) -> None:
-    judge(ranks(several, run, seed, factor, deadline=PATIENCE * factor), at_least=80)
 
 
 def in_turn(comm: Any, order: list[int]) -> list[int]:

@@ -3,6 +3,7 @@ the error it has raised, its attributes, and after how many seconds."""
 
 import contextlib
 import ctypes
+import gc
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 
 import shmcoll
+from shmcoll.communicator import shared_arrays
 from shmcoll.engine.kernels.dtypes import BY_NUMPY
 from shmcoll.nodes.mpi.wire import MESSAGE, PAYLOAD, READY
 from shmcoll.nodes.point_to_point import unexpected
@@ -124,6 +126,21 @@ def raises(comm: Any) -> None:
     if comm.rank == CULPRIT:
         raise KeyError("a bad sample")
     comm.all_reduce(np.ones(4))
+
+
+def interrupted_in_shared(comm: Any) -> None:
+    """After the ranks of its node have learned where the result is."""
+    if comm.rank == CULPRIT:
+
+        def interrupt(*_: Any) -> None:
+            raise KeyboardInterrupt
+
+        shared_arrays.commit_part = interrupt
+    try:
+        comm.all_gather(np.ones(LONG // 4), shared=True)
+    finally:
+        gc.collect()
+        comm._local_rank.heap.give(comm._local_rank.heap.take(1, "a test"))
 
 
 def exits(comm: Any) -> None:
@@ -302,6 +319,7 @@ CASES: dict[str, Callable[[Any], None]] = {
         killed,
         killed_within,
         leader_killed,
+        interrupted_in_shared,
         node_killed,
         node_killed_slowly,
         killed_while_others_compute,

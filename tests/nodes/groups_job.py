@@ -62,6 +62,25 @@ def within_a_node(comm: Any) -> None:
     comm.node.barrier()
 
 
+def one_result_a_node(comm: Any) -> None:
+    """The ranks of a node have one result; a write is refused."""
+    x = np.full(100_000, comm.rank)
+    arena, root = comm._local_rank.arena, comm.size - 1
+    for result, wanted in (
+        (comm.all_gather(x, shared=True), np.repeat(np.arange(comm.size), 100_000)),
+        (comm.broadcast(x if comm.rank == root else None, root, shared=True), np.full(100_000, root)),
+    ):
+        assert (result == wanted).all() and not result.flags.writeable
+        assert len({*comm.node.all_gather_object(result.ctypes.data - arena.address)}) == 1
+    del result
+    gathered = comm.gather(x, root, shared=True)
+    assert (gathered is None) == (comm.rank != root)
+    plan = comm.plan("scatter", np.arange(3 * comm.size) if comm.rank == root else None, root, shared=True)
+    for _ in range(3):
+        assert plan().tolist() == [3 * comm.rank, 3 * comm.rank + 1, 3 * comm.rank + 2]
+    assert comm.all_gather(comm.rank, shared=True, async_op=True).wait().tolist() == list(range(comm.size))
+
+
 def later(comm: Any) -> None:
     """Asynchronous calls are made in the order in which they were submitted, and messages come beside them."""
     before, after = (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size
@@ -110,7 +129,7 @@ def same_bits(comm: Any) -> None:
 
 def main() -> None:
     comm = shmcoll.init(leaders=int(sys.argv[2]))
-    for case in (groups, within_a_node, later, messages, same_bits):
+    for case in (groups, within_a_node, one_result_a_node, later, messages, same_bits):
         case(comm)
     (Path(sys.argv[1]) / f"rank{comm.rank}.json").write_text(f'["ok", {comm.leaders}]')
 

@@ -120,8 +120,9 @@ def test_an_interrupt_in_a_message_ends_the_group_on_all_nodes(tmp_path, case, c
     assert all(f"rank 3 (node b) was interrupted in {call}" in one["text"] for one in told[:3])
 
 
-def test_an_interrupt_in_a_call_ends_the_group_on_all_nodes(tmp_path):
-    told = outcomes(tmp_path, "interrupted")
+@pytest.mark.parametrize("case", ["interrupted", "interrupted_in_shared"])
+def test_an_interrupt_in_a_call_ends_the_group_on_all_nodes(tmp_path, case):
+    told = outcomes(tmp_path, case)
     assert [one["kind"] for one in told] == ["RankFailed"] * 3 + ["KeyboardInterrupt"]
     assert all("rank 3 (node b) was interrupted in" in one["text"] for one in told[:3])
 

@@ -42,6 +42,7 @@ SUITES = {
     "scan": Suite(150, has_algorithms=True),
     "scatter": Suite(140),
     "scatter_v": Suite(40),
+    "shared_results": Suite(80),
 }
 
 
