@@ -347,6 +347,14 @@ def compiled(rank: int, size: int, backend: str) -> None:
     same(torch.compile(step, backend=backend, fullgraph=True)(given(rank)), step(given(rank)))
     undo()
 
+    def lost(x: torch.Tensor) -> torch.Tensor:
+        y = x * 2
+        OPS.all_reduce_(y, group)
+        return y
+
+    with pytest.raises(RuntimeError, match="requires grad would be written"):
+        torch.compile(lost, backend=backend, fullgraph=True)(given(rank).requires_grad_())
+
     def loss(x: torch.Tensor) -> torch.Tensor:
         return OPS.all_gather_into_tensor(OPS.all_reduce(x.sin(), group).cos(), group).sum() * (rank + 1)
 

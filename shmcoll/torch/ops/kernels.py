@@ -105,10 +105,7 @@ def _note_change(name: str, tensor: torch.Tensor) -> None:
     """Refuse a tensor whose gradient torch records. Have a backward pass that needs the tensor as it is now raise an
     error, as after any operator that writes."""
     if tensor.requires_grad:
-        raise RuntimeError(
-            f"torch.ops.shmcoll.{name}: a tensor that requires grad would be written; use "
-            f"torch.ops.shmcoll.{name.rstrip('_')}, which has gradients, or torch.no_grad()"
-        )
+        shapes.check_unrecorded(name, tensor)
     if not tensor.is_inference():
         increment_version(tensor)
 

@@ -36,7 +36,7 @@ for _name, _arguments in (_IN_PLACE | _WITH_RESULT).items():
 for _name in _IN_PLACE:
     for _key in ("Autograd", "Conjugate", "Negative"):
         _library.impl(_name, torch.library.fallthrough_kernel, _key)
-    torch.library.register_fake(f"shmcoll::{_name}", shapes.nothing, lib=_library)
+    torch.library.register_fake(f"shmcoll::{_name}", shapes.writing(_name), lib=_library)
 for _name in _WITH_RESULT:
     torch.library.register_fake(f"shmcoll::{_name}", getattr(shapes, _name), lib=_library)
     _library.impl(_name, differentiable(_name, getattr(kernels, _name)), "Autograd")

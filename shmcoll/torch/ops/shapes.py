@@ -3,7 +3,7 @@
 A result is contiguous. Sizes may be symbols of the compiler.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -12,8 +12,18 @@ from shmcoll.torch.ops.groups import group_of
 Splits = Sequence[int] | None
 
 
-def nothing(*_arguments: object) -> None:
-    """Stand for an operator that writes into its arguments."""
+def check_unrecorded(operation: str, written: torch.Tensor) -> None:
+    """Refuse a tensor that an operator writes, if torch records its gradient."""
+    if written.requires_grad and torch.is_grad_enabled():
+        raise RuntimeError(
+            f"torch.ops.shmcoll.{operation}: a tensor that requires grad would be written; use "
+            f"torch.ops.shmcoll.{operation.rstrip('_')}, which has gradients, or torch.no_grad()"
+        )
+
+
+def writing(operation: str) -> Callable[..., None]:
+    """Return what stands for an operator that writes its first argument."""
+    return lambda written, *_arguments: check_unrecorded(operation, written)
 
 
 def all_reduce(x: torch.Tensor, group: int, op: str = "sum") -> torch.Tensor:
