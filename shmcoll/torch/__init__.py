@@ -29,6 +29,7 @@ errors          shmcoll's errors, as torch's
 compiling       torch.compile, kept out of all of this
 """
 
+import warnings
 from datetime import timedelta
 from typing import Any
 
@@ -61,6 +62,7 @@ def register() -> None:
     """
     if NAME.upper() in dist.Backend._plugins:
         return
+    _check_version(torch.__version__)
     take_over()
     if torch.__version__ >= (2, 14):
         from shmcoll.torch.backend import create
@@ -70,6 +72,16 @@ def register() -> None:
     else:
         from shmcoll.torch.process_group import create
     dist.Backend.register_backend(NAME, create, extended_api=True, devices=["cpu"])
+
+
+def _check_version(version: Any) -> None:
+    """Warn of a torch with which nothing has been tested."""
+    if not (2, 13) <= version < (2, 16):
+        warnings.warn(
+            f"shmcoll.torch is tested with torch 2.13 to 2.15, and this is torch {version}. It goes on, and may work; "
+            f"if it does not, install 'shmcoll[torch]'",
+            stacklevel=3,
+        )
 
 
 def empty(*size: Any, dtype: torch.dtype | None = None, group: Any = None) -> torch.Tensor:

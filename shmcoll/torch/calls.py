@@ -19,10 +19,11 @@ import torch.distributed as dist
 
 from shmcoll.communicator import Communicator
 from shmcoll.engine.layout import ANY
+from shmcoll.errors import CallNotAllowed
 from shmcoll.torch import collectives, profiling
 from shmcoll.torch.collectives import Call, Tensors
 from shmcoll.torch.direct_calls import first, listed, options
-from shmcoll.torch.errors import raising
+from shmcoll.torch.errors import raising, refused
 from shmcoll.torch.tensors import Written, read, seconds
 from shmcoll.torch.works import DONE, Pending, submit
 
@@ -174,17 +175,24 @@ class GroupCalls:
 
     def _made(self, operation: str, opts: Any, tensors: Tensors, call: Call) -> dist.Work:
         """Make a call, or have the worker make it."""
-        if not getattr(
-            opts, "asyncOp", True
-        ):  # a call without options, such as `group.barrier(limit)`, returns a handle
-            raising(partial(profiling.recorded, operation, tensors, call) if profiling.is_on() else call)
-            return DONE
-        if profiling.is_on():
-            return self._begun(operation, lambda: submit(self.comm, operation, call, tensors))
-        return submit(self.comm, operation, call, tensors)
+        try:
+            if not getattr(
+                opts, "asyncOp", True
+            ):  # a call without options, such as `group.barrier(limit)`, returns a handle
+                raising(partial(profiling.recorded, operation, tensors, call) if profiling.is_on() else call)
+                return DONE
+            if profiling.is_on():
+                return profiling.begun(operation, lambda: submit(self.comm, operation, call, tensors))
+            return submit(self.comm, operation, call, tensors)
+        except CallNotAllowed as refusal:
+            raise refused(self.comm, operation, refusal) from None
 
-    def _begun(self, operation: str, submit: Callable[[], Pending]) -> Pending:
-        return profiling.begun(operation, submit) if profiling.is_on() else submit()
+    def _begun(self, operation: str, post: Callable[[], Pending]) -> Pending:
+        """Begin a message."""
+        try:
+            return profiling.begun(operation, post) if profiling.is_on() else post()
+        except CallNotAllowed as refusal:
+            raise refused(self.comm, operation, refusal) from None
 
 
 __all__ = ["GroupCalls"]

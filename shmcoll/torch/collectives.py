@@ -168,6 +168,8 @@ def all_to_all(comm: Communicator, outputs: Tensors, inputs: Tensors) -> Call:
     _check_count("all_to_all", outputs, comm.size)
     _check_count("all_to_all", inputs, comm.size)
     _check_types("all_to_all", outputs[0], [*outputs, *inputs])
+    for one in (*outputs, *inputs):
+        read(one)  # which refuses what has no memory of the CPU
     sent = torch.cat([one.detach().reshape(-1) for one in inputs])
     received = sent.new_empty(sum(one.numel() for one in outputs))
     array, out = read(sent), read(received)
@@ -225,6 +227,8 @@ def _counts(tensor: torch.Tensor, rows: Sequence[int], size: int) -> list[int]:
 
 
 def _check_equal_parts(tensor: torch.Tensor, size: int) -> None:
+    if tensor.is_nested:
+        read(tensor)  # which refuses it
     if tensor.ndim == 0 or tensor.shape[0] % size:
         raise RuntimeError("Tensor's dim 0 does not divide equally across group size")
 
@@ -243,5 +247,7 @@ def _check_types(operation: str, tensor: torch.Tensor, tensors: Tensors) -> None
 def _check_alike(operation: str, tensor: torch.Tensor, tensors: Tensors) -> None:
     _check_types(operation, tensor, tensors)
     for one in tensors:
+        if one.is_nested or tensor.is_nested:
+            read(one if one.is_nested else tensor)  # which refuses it
         if one.shape != tensor.shape:
             raise ValueError(f"{operation}: invalid tensor size (expected {list(tensor.shape)}, got {list(one.shape)})")

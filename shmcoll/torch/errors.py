@@ -11,7 +11,7 @@ from torch._C._distributed_c10d import ErrorType
 
 from shmcoll.communicator import Communicator
 from shmcoll.engine.memory import records
-from shmcoll.errors import ShmcollError
+from shmcoll.errors import CallNotAllowed, ShmcollError
 
 _kinds: dict[type[ShmcollError], type[ShmcollError]] = {}
 
@@ -39,6 +39,14 @@ def as_torch(error: ShmcollError) -> ShmcollError:
     made.args = error.args
     made.__dict__.update(error.__dict__)
     return made
+
+
+def refused(comm: Communicator, operation: str, refusal: CallNotAllowed) -> ShmcollError:
+    """Return why a call has not been made, in torch's words."""
+    if comm._dispatcher.failures.is_shut:
+        text = f"{operation}: this group has been destroyed; make another one by init_process_group or new_group"
+        refusal = CallNotAllowed(text, operation=operation)
+    return as_torch(refusal)
 
 
 def raising(call: Callable[[], Any]) -> Any:
@@ -85,4 +93,4 @@ def error_type(comm: Communicator) -> Any:
     return ErrorType.SUCCESS
 
 
-__all__ = ["as_torch", "error_type", "late_in_callback", "on_its_own_line", "raising", "timed_out"]
+__all__ = ["as_torch", "error_type", "late_in_callback", "on_its_own_line", "raising", "refused", "timed_out"]

@@ -22,7 +22,9 @@ def all_reduce(comm: Communicator, tensor: torch.Tensor, operator: str) -> Calla
         ValueError: the operator is not a sum. The call raises it, too, if shapes differ between ranks.
     """
     if operator != "sum":
-        raise ValueError(f"all_reduce: sparse tensors can only be added up (ReduceOp.SUM), got {operator!r}")
+        raise ValueError(
+            f"all_reduce: sparse tensors can only be added up (ReduceOp.SUM), got {operator!r}; use to_dense()"
+        )
     own = tensor.detach().coalesce()
     shape, indices, values = list(own.shape), own.indices(), own.values()
 

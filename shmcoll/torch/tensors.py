@@ -115,6 +115,15 @@ def _unusual(tensor: torch.Tensor) -> np.ndarray:
             f"the backend shmcoll moves tensors of the CPU, got one on {tensor.device}; up to torch 2.13 a group has "
             f'one backend, so make another group for the CPU: dist.new_group(backend="shmcoll")'
         )
+    if tensor.is_nested:
+        raise TypeError(
+            "the backend shmcoll moves dense tensors, got a nested one; pass its parts one by one: tensor.unbind()"
+        )
+    if tensor.is_quantized:
+        raise TypeError(
+            f"the backend shmcoll moves no quantised tensors, got one of {tensor.dtype}; pass tensor.int_repr(), or "
+            f"tensor.dequantize()"
+        )
     if tensor.layout is not torch.strided:
         raise TypeError(f"the backend shmcoll moves dense tensors, got one of layout {tensor.layout}; use to_dense()")
     if type(tensor).__torch_dispatch__ is not torch.Tensor.__torch_dispatch__:
