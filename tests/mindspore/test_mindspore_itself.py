@@ -45,6 +45,20 @@ def run(tmp_path):
     return start
 
 
+@pytest.fixture
+def msrun(run, tmp_path):
+    """`msrun(program)`: the lines that two ranks print with MindSpore's own communication."""
+
+    def start(program: Path) -> list[str]:
+        run(
+            "-m", "mindspore.parallel.cluster.run", "--worker_num", 2, "--local_worker_num", 2, "--master_port", 18118,
+            "--join", "True", "--log_dir", "logs", program,
+        )  # fmt: skip
+        return [line for log in tmp_path.glob("logs/worker_*.log") for line in log.read_text().splitlines()]
+
+    return start
+
+
 def test_calls_are_answered_as_recorded(run):
     assert run(HERE / "calls.py") == []
 
@@ -102,19 +116,19 @@ def test_an_example_of_the_documents(run, tmp_path, name):
     ]
 
 
-def test_collectives_are_those_of_mindspore(run, tmp_path):
+def test_data_parallel_runs_on_mindspore_alone_too(msrun):
+    told = msrun(HERE / "programs" / "data_parallel.py")
+    assert sorted(line for line in told if line.startswith("rank ")) == ["rank 0: right", "rank 1: right"]
+
+
+def test_collectives_are_those_of_mindspore(run, msrun):
     """The same program, started by each launcher. It ends with an error if a call names what it does not know.
 
     MindSpore with our communication prints what our package prints."""
     ours = run("-m", "shmrun", "-n", 2, HERE / "collectives.py", "ours")
     given = run("-m", "shmrun", "--mindspore", "-n", 2, HERE / "collectives.py")
     assert sorted(given) == sorted(ours)
-    run(
-        "-m", "mindspore.parallel.cluster.run", "--worker_num", 2, "--local_worker_num", 2, "--master_port", 18118,
-        "--join", "True", "--log_dir", "logs", HERE / "collectives.py",
-    )  # fmt: skip
-    theirs = [line for log in tmp_path.glob("logs/worker_*.log") for line in log.read_text().splitlines()]
-    theirs = [line for line in theirs if line.startswith(("0|", "1|"))]
+    theirs = [line for line in msrun(HERE / "collectives.py") if line.startswith(("0|", "1|"))]
     assert len(ours) == len(theirs) > 30
     differ = {line.split("|")[1] for line in set(ours) ^ set(theirs)}
     assert differ <= set(EXPLAINED), sorted(set(ours) ^ set(theirs))
