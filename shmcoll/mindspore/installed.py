@@ -80,13 +80,12 @@ class _Loader(Loader):
         return getattr(self._theirs, name)
 
 
-def _change_package(module: ModuleType) -> None:
+def _tell_of_version(module: ModuleType) -> None:
     version = getattr(module, "__version__", "of no version")
     if not version.startswith(_TRIED):
         instead.say(
             f"this is MindSpore {version}; if something fails, pip install 'mindspore=={_TRIED}0', which is tested"
         )
-    instead.of_package(module)
 
 
 def _change_helpers(module: ModuleType) -> None:
@@ -99,10 +98,12 @@ def _change_reducer(module: ModuleType) -> None:
 
 #: modules of MindSpore of which we change something else
 _CHANGED: dict[str, Callable[[ModuleType], None]] = {
-    "mindspore": _change_package,
+    "mindspore": _tell_of_version,
+    "mindspore.common.api": instead.of_jit,
     "mindspore.communication._comm_helper": _change_helpers,
     "mindspore.context": instead.of_context,
     "mindspore.device_manager": instead.of_devices,
+    "mindspore.graph.api": instead.of_jit,
     "mindspore.nn.wrap.grad_reducer": _change_reducer,
     "mindspore.parallel.auto_parallel": instead.of_auto_parallel,
 }

@@ -17,7 +17,7 @@ from typing import Any
 from shmcoll.mindspore import data_parallel
 from shmcoll.mindspore.context import GRAPH_MODE, PYNATIVE_MODE, ParallelMode
 
-_DEVICES = ("Ascend", "GPU")
+_DEVICES = ("Ascend", "Davinci", "GPU")
 _said: set[str] = set()
 _BY_THE_COMPILER = (ParallelMode.SEMI_AUTO_PARALLEL, ParallelMode.AUTO_PARALLEL)
 
@@ -86,15 +86,15 @@ def _needs_the_compiler(what: str) -> RuntimeError:
     )
 
 
-def of_package(module: ModuleType) -> None:
-    """Change `mindspore` itself."""
+def of_jit(module: ModuleType) -> None:
+    """Change a module that has `jit`."""
     theirs = module.jit
+    if hasattr(theirs, "__wrapped__"):  # it is changed already: the older path gets it from the newer one
+        return
 
     @wraps(theirs)
     def jit(function: Any = None, **options: Any) -> Any:
-        if (
-            sys._getframe(1).f_globals.get("__name__", "").startswith("mindspore.")
-        ):  # a module that MindSpore loads late
+        if sys._getframe(1).f_globals.get("__name__", "").startswith("mindspore."):  # MindSpore's own function
             return theirs(function, **options)
         theirs(**options)  # it checks them
         _instead("jit", "PyNative mode", None)

@@ -81,13 +81,15 @@ INSTALLED = {
         from mindspore.context import set_auto_parallel_context, set_context
         from mindspore.device_manager import set_device
         __version__ = "2.10.1"
-        def jit(function=None, **options): assert function is None
+        from mindspore.graph.api import jit
         get_context = {'device_target': 'CPU'}.get
     """,
     "context.py": """
         def set_context(**settings): print(settings)
         set_auto_parallel_context = set_context
     """,
+    "graph/__init__.py": "",
+    "graph/api.py": "def jit(function=None, **options): assert function is None",
     "device_manager.py": "def set_device(device_target, device_id=None): print(device_target, device_id)",
     "communication/__init__.py": "from mindspore.communication.management import GlobalComm, get_rank, init",
     "communication/_comm_helper.py": "class GlobalComm: pass\n_is_initialized = None",
@@ -151,10 +153,15 @@ def test_an_installed_mindspore_gets_our_communication(shmrun, flags):
 
 def test_an_unknown_version_of_mindspore_is_told_once_and_used(shmrun):
     """It has no `set_device` and no `jit`."""
-    for name, text in {**INSTALLED, "device_manager.py": "", "__init__.py": "__version__ = '3.0.0'"}.items():
+    for name, text in {
+        **INSTALLED,
+        "device_manager.py": "",
+        "graph/api.py": "",
+        "__init__.py": "__version__ = '3.0.0'",
+    }.items():
         shmrun.write(text, f"mindspore/{name}")
     job = shmrun.write("""
-        import mindspore.device_manager
+        import mindspore.device_manager, mindspore.graph.api
         from mindspore.communication import get_rank
         print(get_rank())
     """)
@@ -163,8 +170,8 @@ def test_an_unknown_version_of_mindspore_is_told_once_and_used(shmrun):
     told = [line.partition("UserWarning: ")[2] for line in done.stderr.splitlines() if "UserWarning" in line]
     assert told == [
         "shmcoll: this is MindSpore 3.0.0; if something fails, pip install 'mindspore==2.10.0', which is tested",
-        "shmcoll: mindspore stays as it is, because it has no 'jit'",
         "shmcoll: mindspore.device_manager stays as it is, because it has no 'set_device'",
+        "shmcoll: mindspore.graph.api stays as it is, because it has no 'jit'",
     ]
 
 
