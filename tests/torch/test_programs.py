@@ -2,6 +2,7 @@
 
 import importlib
 import pkgutil
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 pytest.importorskip("torch", reason="torch is not installed: make test-torch")
 
 from tests.torch import programs
-from tests.torch.programs.table import PROGRAMS, SLOW, are_alike, load, run_all
+from tests.torch.programs.table import LIBRARIES, PROGRAMS, SLOW, are_alike, load, run_all
 
 with warnings.catch_warnings(action="ignore"):  # torch deprecates what it uses itself
     for module in pkgutil.iter_modules(programs.__path__):  # each adds to the table
@@ -35,3 +36,11 @@ def test_every_program_has_the_results_of_gloo(ranks: Any, tmp_path: Path, n: in
             mine, gloos = found[rank][name], expected[rank][name]
             assert not isinstance(mine, str), f"{name} on rank {rank}:\n{mine}"
             assert are_alike(mine, gloos, 0.0 if n == 2 else 1e-3), f"{name} on rank {rank}:\n{mine}\ngloo:\n{gloos}"
+
+
+def test_the_guide_names_programs_that_run() -> None:
+    guide = (Path(__file__).parents[2] / "docs/guide/torch.md").read_text()
+    section = guide.partition("## Whole programs")[2].partition("\n## ")[0]
+    rows = [row.split("|") for row in section.splitlines() if row.startswith("| ")]
+    named = [name for row in rows[1:] for name in re.findall("`(.*?)`", row[2])]
+    assert named and set(named) <= set(PROGRAMS) | set(LIBRARIES)
