@@ -311,11 +311,13 @@ def torch_s_own_collectives_replaced(rank: int, size: int) -> None:
     undo = shmcoll.torch.replace_collectives()
     assert dist.all_reduce is not function
     assert all(map(torch.equal, before, calls_of_torch(rank, size, group)))
+    assert type(functional.all_reduce(given(rank), "sum", group)) is torch.Tensor  # there is nothing to wait for
     other, x = dist.new_group(backend="gloo"), given(rank)
     dist.all_reduce(x, group=other)  # as before
     same(x, sum(inputs(size)))
     undo()
     assert dist.all_reduce is function
+    assert type(functional.all_reduce(given(rank), "sum", group)) is functional.AsyncCollectiveTensor
     assert all(map(torch.equal, before, calls_of_torch(rank, size, group)))
 
 

@@ -6,15 +6,20 @@ the CPU. A call that the native entry does not make goes to what was there befor
 an asynchronous one, and one that is traced by `torch.compile`.
 
 A functional collective over this backend is otherwise an asynchronous call, which the worker makes. Here it has ended
-when it returns, and waiting for its result has no effect.
+when it returns, and waiting for its result has no effect. So the result is not wrapped, as torch wraps one that is to
+be waited for, which takes ten times as long as the call.
 """
 
 import functools
+import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
+from torch._C import _len_torch_dispatch_stack
 
 from shmcoll.engine import context as c
 from shmcoll.torch.ops import kernels
@@ -22,6 +27,7 @@ from shmcoll.torch.ops.groups import handle
 
 _numbers: dict[Any, int] = {}  # handles: by a torch group, and by its name
 _undo: list[Callable[[], None]] = []
+_finished = threading.local()  # the result of the last functional collective, until torch would wrap it
 
 _SUM = dist.ReduceOp.SUM
 _SUM_CODE = kernels.CODES["sum"]
@@ -74,13 +80,20 @@ def _replace() -> None:
     for name, make in _FUNCTIONS.items():
         original = getattr(dist, name, None)
         if original is not None:  # torch has had some names since 2.13
-            setattr(dist, name, functools.wraps(original)(make(original)))
-            _undo.append(functools.partial(setattr, dist, name, original))
+            _set(dist, name, make(original))
+    _set(functional, "_maybe_wrap_tensor", _wrapping(functional._maybe_wrap_tensor))
     library = torch.library.Library("_c10d_functional", "IMPL")
     for name, make in _KERNELS.items():
         original = torch.library.get_kernel(f"_c10d_functional::{name}", "CPU")
         library.impl(name, make(original), "CPU", with_keyset=True)
     _undo.append(library._destroy)
+
+
+def _set(module: Any, name: str, function: Callable[..., Any]) -> None:
+    """Replace a function of a module."""
+    original = getattr(module, name)
+    setattr(module, name, functools.wraps(original)(function))
+    _undo.append(functools.partial(setattr, module, name, original))
 
 
 def _number(group: Any) -> int | None:
@@ -136,7 +149,7 @@ def _for_compiler(keywords: dict[str, Any]) -> dict[str, Any]:
 
 def _is_made(name: str, operation: int, x: Any, out: Any, group: int, *words: int) -> bool:
     """Make a call if the native entry can. Raises the error of a call that has failed."""
-    if type(out) is not torch.Tensor or (out.requires_grad and torch.is_grad_enabled()):
+    if type(out) is not torch.Tensor or (out.requires_grad and torch.is_grad_enabled()) or _len_torch_dispatch_stack():
         return False
     status = kernels.enter(operation, x, out, group, *words)
     if status in (c.NEEDS_PYTHON, c.BUSY):
@@ -166,12 +179,30 @@ def _kernel(call: Callable[..., Any]) -> Callable[[Any], Any]:
         def kernel(keys: Any, *arguments: Any) -> Any:
             group = arguments[-1]
             number = _numbers.get(group if isinstance(group, str) else getattr(group, "group_name", None))
+            _finished.result = _nothing
             made = call(number, *arguments[:-1]) if number is not None else NotImplemented
-            return original.call_boxed(keys, *arguments) if made is NotImplemented else made
+            if made is NotImplemented:
+                return original.call_boxed(keys, *arguments)
+            _finished.result = weakref.ref(made)
+            return made
 
         return kernel
 
     return make
+
+
+def _nothing() -> None:
+    """Stand for a reference to a result that has to be waited for."""
+
+
+def _wrapping(original: Any) -> Any:
+    def wrap(tensor: torch.Tensor) -> torch.Tensor:
+        if not torch.compiler.is_compiling() and getattr(_finished, "result", _nothing)() is tensor:
+            return tensor
+        wrapped: torch.Tensor = original(tensor)
+        return wrapped
+
+    return wrap
 
 
 def _all_reduce_of(number: int, x: torch.Tensor, op: str) -> Any:
