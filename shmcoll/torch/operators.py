@@ -1,6 +1,6 @@
 """torch's reductions, by their names in shmcoll.
 
-AVG divides the sum. gloo adds up instead, without a word. PREMUL_SUM multiplies by its factor first.
+AVG divides the sum; of integers towards zero, which gloo refuses. PREMUL_SUM multiplies by its factor first.
 """
 
 from collections.abc import Callable
