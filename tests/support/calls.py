@@ -72,6 +72,14 @@ def all_gather(comm: Any, length: int = 3) -> None:
     assert (got.reshape(comm.size, length) == np.arange(comm.size)[:, None]).all()
 
 
+def shared_all_gather(comm: Any) -> None:
+    got = comm.all_gather(np.full(3, comm.rank), shared=True)
+    assert (got.reshape(comm.size, 3) == np.arange(comm.size)[:, None]).all()
+
+
+SHORT["shared_all_gather"] = shared_all_gather
+
+
 @in_rounds(200_000)
 def scatter(comm: Any, length: int = 3) -> None:
     """The result is made by the operation where the rank is odd."""
