@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shmcoll.communicator import shared_arrays
 from shmcoll.errors import ArenaError, RankFailed
 from tests.support import switches
 
@@ -95,7 +94,7 @@ def test_a_dead_rank_holds_nothing_and_a_dead_owner_takes_nothing_away(ranks: An
 def dies_in_the_call(comm: Any, dies: int) -> int:
     """Rank `dies` ends after the others have learned of the memory, and before it has committed its part."""
     if comm.rank == dies:
-        shared_arrays.commit_part = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        switches.commit_shared_results(lambda *_: os.kill(os.getpid(), signal.SIGKILL))
     with pytest.raises(RankFailed) as told:
         comm.all_gather(np.ones(LENGTH, np.uint8), shared=True)
     assert f"rank {dies} " in str(told.value)
@@ -188,16 +187,16 @@ def too_much(comm: Any) -> list[Any]:
         with pytest.raises(ArenaError) as error:
             call()
         told.append((str(error.value).partition(": ")[2], error.value.needed, error.value.available))
-    commit = shared_arrays.commit_part
 
     def refuse(*_: Any) -> None:
         raise ArenaError("no", needed=3 << 20, available=1 << 20)
 
-    shared_arrays.commit_part = refuse if comm.rank == 1 else commit
+    commit = switches.commit_shared_results(refuse) if comm.rank == 1 else None
     with pytest.raises(ArenaError, match="rank 1 found no memory for its part of the shared result of all_gather") as e:
         comm.all_gather(np.ones(3), shared=True)
     assert (e.value.needed, e.value.available) == (3 << 20, 1 << 20)
-    shared_arrays.commit_part = commit
+    if commit is not None:
+        switches.commit_shared_results(commit)
     del error, e
     gc.collect()
     assert comm.all_gather([comm.rank], shared=True).tolist() == [0, 1]

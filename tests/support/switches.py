@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from shmcoll.calls import pickling
-from shmcoll.communicator import objects
+from shmcoll.communicator import objects, shared_arrays
 from shmcoll.engine import atomics, context, layout
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory import records
@@ -76,6 +76,12 @@ PART_BYTES, USUAL_RING, KEPT_RING = ring_buffers.PART_BYTES, ring_buffers.USUAL_
 
 
 # --- faults -----------------------------------------------------------------------------------------------------------
+
+
+def commit_shared_results(commit: Callable[..., None]) -> Callable[..., None]:
+    """Replace how this rank commits its part of a shared result, to its end. Return what did it before."""
+    before, shared_arrays.commit_part = shared_arrays.commit_part, commit
+    return before
 
 
 def fault(rank: int | str, what: str, at: int) -> dict[str, str]:
