@@ -192,7 +192,7 @@ def bad_input(rank: int, size: int) -> None:
     refused(ValueError, "must be a multiple of the", OPS.reduce_scatter_tensor, torch.ones(size + 1), group)
     refused(ValueError, "must be a multiple of the", OPS.all_to_all_single, torch.ones(size + 1), group)
     refused(ValueError, f"root {size} is not a rank", OPS.broadcast_, x, group, size)
-    refused(TypeError, "no dtype for a tensor of torch.q", OPS.all_reduce, quantized(), group)
+    refused(TypeError, "no quantised tensors, got one of torch.qint8; pass", OPS.all_reduce, quantized(), group)
     refused(TypeError, "the group must be one of the backend", ops.handle, dist.new_group(backend="gloo"))
     with torch.no_grad():
         parameter = torch.ones(2, requires_grad=True)
