@@ -20,7 +20,7 @@ EM_AARCH64 = 183
 ALL_KERNELS = tuple(f"{reduction}_{dtype.name}" for dtype, reduction in code.all_kernels())
 
 #: one of each kind. The others are made of the same parts, and are emitted under stress
-USUAL = ("gate", "barrier", "prod_complex64", "avg_float16", "sum_bfloat16", "argmin_pair_of_int64")
+USUAL = ("gate", "tensor_entry", "barrier", "prod_complex64", "avg_float16", "sum_bfloat16", "argmin_pair_of_int64")
 
 
 def emitted(*names: str) -> subprocess.CompletedProcess[str]:
