@@ -95,7 +95,7 @@ def _token(
     from torch.nn.functional import linear, rms_norm, scaled_dot_product_attention, silu
 
     seeded = torch.Generator().manual_seed(comm.rank)
-    heads, units = width // head // comm.size, hidden // comm.size
+    heads, units = max(1, width // head // comm.size), max(1, hidden // comm.size)
 
     def weight(rows: int, columns: int) -> Any:
         return torch.randn(rows, columns, generator=seeded) / columns**0.5
