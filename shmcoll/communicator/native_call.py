@@ -155,7 +155,9 @@ def native_call(
         source = _TEMPLATE.format(
             name=name,
             parameters=", ".join([*positional, *(["*", *keywords] if keywords else [])]),
-            instead=f"if shared: return self._share({name!r}, async_op, {shared})" if "shared" in keywords else "",
+            instead=f"if shared is not False: return self._share({name!r}, shared, async_op, {shared})"
+            if "shared" in keywords
+            else "",
             later=f"if async_op: return {later or f'self._submit({long_way})'}" if "async_op" in keywords else "",
             before="; ".join(f"{variable} = {value}" for variable, value in before.items()),
             entry=entry or native_entry(name),

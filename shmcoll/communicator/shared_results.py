@@ -39,6 +39,7 @@ from shmcoll.communicator.plans import Plan
 from shmcoll.communicator.shared_arrays import ArrayLocation
 from shmcoll.engine import layout
 from shmcoll.engine.memory.available_memory import mib
+from shmcoll.engine.system.text import shown
 from shmcoll.errors import ArenaError
 from shmcoll.runtime.local_rank import LocalRank
 from shmcoll.runtime.work import Work
@@ -52,9 +53,14 @@ class SharedResults(Objects):
     _local_rank: LocalRank
     node: Any
 
-    def _share(self, operation: str, later: Any, x: Any, *, root: Any = 0, out: Any = None) -> Any:
-        """Make the call of a method with `shared=True`, now or later."""
-        call = SharedPlan(self, operation, x, root, out)
+    def _share(self, operation: str, shared: Any, later: Any, x: Any, **arguments: Any) -> Any:
+        """Make the call of a method with `shared=True`, now or later. Another value is refused."""
+        if not isinstance(shared, (bool, np.bool_)):
+            with self._dispatcher.checking(operation) as check:
+                raise TypeError(f"{operation} on rank {check[1]}: shared must be True or False, got {shown(shared)}")
+        if not shared:  # numpy's False
+            return getattr(self, operation)(x, **arguments, async_op=later)
+        call = SharedPlan(self, operation, x, arguments.get("root", 0), arguments.get("out"))
         return call.start() if later else call()
 
     def _plan_shared(self, operation: str, x: Any, *, root: Any = 0, out: Any = None) -> SharedPlan:

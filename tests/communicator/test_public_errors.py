@@ -21,12 +21,26 @@ INTERNAL = {
 }
 
 
+#: what the modules of a front end need
+NEEDED = {
+    "shmcoll.ray": "ray",
+    "shmcoll.torch": "torch",
+    "shmcoll.torch.sglang": "sglang",
+    "shmcoll.torch.vllm": "vllm",
+}
+
+
+def can_be_imported(module: str) -> bool:
+    """Whether this is no program, and what the module needs is installed."""
+    needed = [package for name, package in NEEDED.items() if f"{module}.".startswith(f"{name}.")]
+    return not module.endswith("__main__") and all(map(importlib.util.find_spec, needed))
+
+
 def exceptions() -> dict[str, type[BaseException]]:
-    """The exception classes of all modules, those with an underscore excepted. `shmcoll.torch` needs torch."""
+    """The exception classes of all modules, those with an underscore excepted."""
     found: dict[str, type[BaseException]] = {}
     for module in pkgutil.walk_packages(shmcoll.__path__, "shmcoll."):
-        needs_torch = module.name.startswith("shmcoll.torch") and importlib.util.find_spec("torch") is None
-        if not module.name.endswith("__main__") and not needs_torch:
+        if can_be_imported(module.name):
             for name, member in vars(importlib.import_module(module.name)).items():
                 if inspect.isclass(member) and issubclass(member, BaseException) and not name.startswith("_"):
                     found[f"{member.__module__}.{member.__qualname__}"] = member
