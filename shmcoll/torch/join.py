@@ -7,7 +7,7 @@ Every rank of the group, in this order:
    All ranks of a group have made it equally often, so they use the same keys, and no key is written twice;
 2. writes the identity of its machine. Rank 0 has written a random name before;
 3. waits for these keys, up to the timeout of the group;
-4. joins the job: under shmrun and torchrun by their variables, else by number, size and the random name;
+4. joins the job: under shmrun and one agent of torchrun by their variables, else by number, size and the random name;
 5. writes its number in the job, waits for those of all ranks, and joins the communicator of these ranks with the random
    name. So operations of this group meet those of no other group and no other program;
 6. writes that it has read the store. The first rank of the group waits for that of all ranks: it may serve the store,
@@ -33,7 +33,7 @@ from shmcoll.communicator import Communicator
 from shmcoll.engine.system.text import to_text
 from shmcoll.startup import join as startup
 from shmcoll.startup import machine
-from shmcoll.startup.launchers import find_placement
+from shmcoll.startup.launchers import SeveralMachines, find_placement
 
 _kept_store: Any = None
 
@@ -111,7 +111,10 @@ def _is_launched() -> bool:
     """Return whether a launcher whose own meeting place is used has started this process."""
     if "SHMCOLL_ARENA" in os.environ:
         return True
-    return "TORCHELASTIC_RUN_ID" in os.environ and find_placement(os.environ) is not None
+    try:
+        return "TORCHELASTIC_RUN_ID" in os.environ and find_placement(os.environ) is not None
+    except SeveralMachines:  # several agents of torchrun on this machine: step 2 has compared the machines
+        return False
 
 
 def _exchange(store: Any, key: str, rank: int, size: int, value: str, timeout: timedelta) -> list[str]:
