@@ -152,7 +152,9 @@ def steps(rank: int, size: int) -> dict[str, Callable[[torch.Tensor, bool], Any]
         return future.wait()[0] + 1
 
     def groups(x, later):
-        waited(dist.all_reduce(x, group=dist.new_group([0, 1]), async_op=later) if rank < 2 else dist.new_group([0, 1]))
+        some = dist.new_group([0, 1])
+        if rank < 2:
+            waited(dist.all_reduce(x, group=some, async_op=later))
         return x + dist.get_world_size() + dist.get_rank()
 
     def of_functions(x, later):
