@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # images set it; the tests start thousands of interpreters, which import the same files
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all steady shuffled launchers test-launchers mindspore test-mindspore test-mindspore-calls test-torch test-ray test-nodes test-aarch64 test-packages coverage lint docs site bench peers stress clean
+.PHONY: help setup demo test test-all steady shuffled launchers test-launchers mindspore test-mindspore test-mindspore-calls test-torch test-ray test-vllm test-nodes test-aarch64 test-packages coverage lint docs site bench peers stress clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -126,6 +126,17 @@ test-ray: $(TORCH)/.ready-for-ray  ## run the tests that need Ray
 test-torch-newest:  ## run the quick tests that need torch, with the newest that pip has
 	@$(MAKE) --no-print-directory test-torch TORCH=$(LAUNCHERS)/torch-newest \
 	  ARGS="-m 'not slow' -k 'test_collectives or test_backend_for or test_programs' $(ARGS)"
+
+# The Python part of an engine, over the torch of that environment: what it has compiled is for GPUs
+.vllm/.ready: $(TORCH)/.ready-for-tests tests/engine_sources.sh pyproject.toml
+	@PYTHON=$(PYTHON) tests/engine_sources.sh .vllm $(TORCH) vllm 0.33.0 +cpu fastapi aiohttp openai oss-harmony sniffio \
+	  cachetools blake3 py-cpuinfo msgspec pyzmq einops setproctitle cbor2 pybase64 partial-json-parser prometheus_client \
+	  sentencepiece requests protobuf uvloop xgrammar apache-tvm-ffi tiktoken llguidance outlines_core lark ijson \
+	  prometheus-fastapi-instrumentator watchfiles python-json-logger opentelemetry-api opentelemetry-sdk diskcache gguf
+	@touch $@
+
+test-vllm: .vllm/.ready  ## run the tests that need vLLM
+	@.vllm/bin/python -m pytest tests/vllm $(ARGS)
 
 # mpi4py is the same for both
 NODES_MPI ?= mpich openmpi
