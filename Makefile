@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # images set it; the tests start thousands of interpreters, which import the same files
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all steady shuffled launchers test-launchers mindspore test-mindspore test-mindspore-calls test-torch test-ray test-vllm test-nodes test-aarch64 test-packages coverage lint docs site bench peers stress clean
+.PHONY: help setup demo test test-all steady shuffled launchers test-launchers mindspore test-mindspore test-mindspore-calls test-torch test-ray test-vllm test-sglang test-nodes test-aarch64 test-packages coverage lint docs site bench peers stress clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -137,6 +137,14 @@ test-torch-newest:  ## run the quick tests that need torch, with the newest that
 
 test-vllm: .vllm/.ready  ## run the tests that need vLLM
 	@.vllm/bin/python -m pytest tests/vllm $(ARGS)
+
+.sglang/.ready: $(TORCH)/.ready-for-tests tests/engine_sources.sh pyproject.toml
+	@PYTHON=$(PYTHON) tests/engine_sources.sh .sglang $(TORCH) sglang 0.5.23 "" aiohttp fastapi ipython orjson uvloop setproctitle \
+	  partial-json-parser interegular xgrammar openai tiktoken einops pybase64 requests triton msgspec pyzmq psutil compressed-tensors
+	@touch $@
+
+test-sglang: .sglang/.ready  ## run the tests that need SGLang
+	@.sglang/bin/python -m pytest tests/sglang $(ARGS)
 
 # mpi4py is the same for both
 NODES_MPI ?= mpich openmpi

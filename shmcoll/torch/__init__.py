@@ -22,6 +22,7 @@ join            how the ranks of a group meet, through torch's store
 shrink          going on without some ranks
 flight_records  the flight recorder, as files for torch's analyser
 tensors         the memory of tensors, as arrays
+vllm, sglang    plug-ins for these engines
 rows            rows of unequal number, for engines for inference
 operators       torch's reductions, by their names in shmcoll
 ops             collectives as operators of torch: `torch.ops.shmcoll`
