@@ -8,6 +8,7 @@ and the results must be equal.
 import importlib.util
 import os
 import socket
+import tempfile
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
@@ -55,10 +56,12 @@ def load(names: Sequence[str]) -> None:
 def run_all(comm: Any, folder: Path, backend: str, names: Sequence[str]) -> dict[str, Any]:
     """Run these programs on this rank. Return the results, or tracebacks, by name."""
     warnings.simplefilter("ignore")  # of what torch is about to rename, and of what its compiler does not know
-    os.environ.update(WORLD_SIZE=str(comm.size), LOCAL_WORLD_SIZE=str(comm.size), MASTER_ADDR="127.0.0.1")
-    os.environ.update(RANK=str(comm.rank), LOCAL_RANK=str(comm.rank), OMP_NUM_THREADS="1")
+    tempfile.tempdir = str(folder)  # what programs leave there is removed with it
     results = {}
     for name in names:
+        # each time: Lightning removes some at its end
+        os.environ.update(WORLD_SIZE=str(comm.size), LOCAL_WORLD_SIZE=str(comm.size), MASTER_ADDR="127.0.0.1")
+        os.environ.update(RANK=str(comm.rank), LOCAL_RANK=str(comm.rank), OMP_NUM_THREADS="1")
         arguments: tuple[Any, ...] = comm.rank, comm.size
         if name in LIBRARIES:
             os.environ["MASTER_PORT"] = str(comm.broadcast_object(free_port() if comm.rank == 0 else None))
