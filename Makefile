@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # images set it; the tests start thousands of interpreters, which import the same files
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all steady shuffled launchers test-launchers mindspore test-mindspore test-mindspore-calls test-torch test-ray test-vllm test-sglang test-nodes test-aarch64 test-packages coverage lint docs site bench peers stress clean
+.PHONY: help setup demo test test-all steady shuffled launchers test-launchers mindspore test-mindspore test-mindspore-calls test-torch ray test-ray vllm sglang test-vllm test-sglang test-nodes test-aarch64 test-packages coverage lint docs site bench peers stress clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -113,6 +113,10 @@ $(TORCH)/.ready-for-tests: $(TORCH)/.ready pyproject.toml
 
 test-torch: $(TORCH)/.ready-for-tests  ## run the tests that need torch
 	@PATH="$(CURDIR)/$(TORCH)/bin:$$PATH" $(TORCH)/bin/python -m pytest --processes 1 tests/torch $(ARGS)
+
+ray: $(TORCH)/.ready-for-ray  ## install Ray beside torch
+vllm: .vllm/.ready  ## install the Python part of vLLM into .vllm
+sglang: .sglang/.ready  ## install the Python part of SGLang into .sglang
 
 # In the same environment: gloo, which the results are compared with, is torch's
 $(TORCH)/.ready-for-ray: $(TORCH)/.ready-for-tests
