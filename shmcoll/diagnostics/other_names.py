@@ -5,6 +5,7 @@ import inspect
 import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
+from functools import lru_cache
 
 #: names of mpi4py, torch.distributed, JAX, joblib and others, without case and underscores. What is a method of a
 #: communicator by another spelling is found without this table
@@ -151,16 +152,21 @@ def missing(
         comm: the class of communicators, if it is one or can make one.
         inner: the class of its attribute `comm`.
     """
+    return AttributeError(_text(owner, name, tuple(known), comm, inner))
+
+
+@lru_cache(1024)  # pickle asks every module for the same names again and again
+def _text(owner: str, name: str, known: tuple[str, ...], comm: type | None, inner: type | None) -> str:
     text = f"{owner} has no attribute {name!r}"
     if name.startswith("_"):
-        return AttributeError(text)
+        return text
     if inner and hasattr(inner, name):
-        return AttributeError(f"{text}; its comm has: did you mean .comm.{name}?")
+        return f"{text}; its comm has: did you mean .comm.{name}?"
     if here := _here(name.lower().replace("_", ""), comm or inner):
         of = ", with comm = shmcoll.init()" if owner == "shmcoll" and here.startswith("comm.") else ""
-        return AttributeError(f"{text}; here it is {here}{of}")
+        return f"{text}; here it is {here}{of}"
     near = get_close_matches(name.lower(), [one for one in known if not one.startswith("_")], 1, 0.7)
-    return AttributeError(f"{text}; did you mean {near[0]!r}?" if near else text)
+    return f"{text}; did you mean {near[0]!r}?" if near else text
 
 
 def _here(name: str, comm: type | None) -> str:
