@@ -9,7 +9,7 @@ import pytest
 
 from shmcoll.errors import RankFailed
 from tests.support import switches
-from tests.support.calls import SHORT, all_reduce
+from tests.support.calls import COMPOSITE, SHORT, all_reduce
 from tests.support.waiting import until
 
 
@@ -18,13 +18,13 @@ def interrupted(comm, board, operation: str) -> tuple[str, str]:
         until(lambda: board[0])
     with pytest.raises((KeyboardInterrupt, RankFailed)) as told:
         while True:
-            SHORT[operation](comm)
+            (SHORT | COMPOSITE)[operation](comm)
     with pytest.raises(RankFailed) as again:
         comm.barrier()
     return type(told.value).__name__, str(again.value)
 
 
-@pytest.mark.parametrize("operation", SHORT)
+@pytest.mark.parametrize("operation", [*SHORT, *COMPOSITE])
 @pytest.mark.parametrize("fast", [True, False], ids=["fast", "plain"])
 def test_ctrl_c_ends_the_wait_and_the_group(ranks, board, monkeypatch, operation, fast):
     if not fast:

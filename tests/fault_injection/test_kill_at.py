@@ -12,12 +12,12 @@ import pytest
 
 from shmcoll.errors import RankFailed
 from tests.support import switches
-from tests.support.calls import SHORT, barrier
+from tests.support.calls import COMPOSITE, SHORT, barrier
 
 pytestmark = pytest.mark.slow
 
 SOON = 1.0  # seconds from a survivor's call, which began before the kill, to its error
-CASES = [(n, operation) for n in (2, 3) for operation in SHORT]
+CASES = [(n, operation) for n in (2, 3) for operation in SHORT] + [(2, operation) for operation in COMPOSITE]
 USUAL = [
     pytest.param(*case, marks=() if case[0] == 3 and i % 4 == 1 else pytest.mark.stress) for i, case in enumerate(CASES)
 ]
@@ -28,7 +28,7 @@ def call_until_it_fails(comm: Any, operation: str, victim: int) -> tuple[float, 
     """The victim calls once, and then a barrier with all; so do survivors, which tell how the group ended."""
     begun = time.monotonic()
     try:
-        for call in (SHORT[operation], barrier):
+        for call in ((SHORT | COMPOSITE)[operation], barrier):
             begun = time.monotonic()
             call(comm)
     except RankFailed as error:
@@ -66,7 +66,7 @@ def operations(ranks: Any, n: int, operation: str, victim: int) -> int:
 
 
 def count_operations(comm: Any, operation: str) -> int:
-    SHORT[operation](comm)
+    (SHORT | COMPOSITE)[operation](comm)
     barrier(comm)
     return switches.operations()
 

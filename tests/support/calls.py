@@ -1,6 +1,6 @@
 """One call of each collective, short and long, with a check of its result: what crash tests interrupt.
 
-`SHORT` and `LONG` have them by name. A function that is called by itself makes the short call.
+`SHORT`, `LONG` and `COMPOSITE` have them by name. A function that is called by itself makes the short call.
 """
 
 from collections.abc import Callable
@@ -11,6 +11,7 @@ import numpy as np
 
 SHORT: dict[str, Callable[[Any], None]] = {}
 LONG: dict[str, Callable[[Any], None]] = {}  # in several rounds of cells
+COMPOSITE: dict[str, Callable[[Any], None]] = {}  # of several operations
 
 
 def in_rounds(length: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -77,7 +78,7 @@ def shared_all_gather(comm: Any) -> None:
     assert (got.reshape(comm.size, 3) == np.arange(comm.size)[:, None]).all()
 
 
-SHORT["shared_all_gather"] = shared_all_gather
+COMPOSITE["shared all_gather"] = shared_all_gather
 
 
 @in_rounds(200_000)
