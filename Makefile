@@ -100,8 +100,8 @@ test-mindspore: $(MINDSPORE)/.ready  ## run the tests that need MindSpore itself
 	@PATH="$(CURDIR)/$(MINDSPORE)/bin:$$PATH" $(MINDSPORE)/bin/python -m pytest \
 	  tests/mindspore tests/frontends/test_mindspore_own_*.py $(ARGS)
 
-test-mindspore-calls: $(MINDSPORE)/.ready  ## make the same calls on MindSpore and here, and run the programs, once
-	@PATH="$(CURDIR)/$(MINDSPORE)/bin:$$PATH" $(MINDSPORE)/bin/python -m pytest tests/mindspore -k 'recorded or of_mindspore or together' $(ARGS)
+test-mindspore-calls: $(MINDSPORE)/.ready  ## make the same calls on MindSpore and here, and run the programs at 4 ranks
+	@PATH="$(CURDIR)/$(MINDSPORE)/bin:$$PATH" $(MINDSPORE)/bin/python -m pytest tests/mindspore -k 'recorded or of_mindspore or together and 4' $(ARGS)
 
 # In the environment of torchrun: torch takes gigabytes
 TORCH := $(LAUNCHERS)/torch
@@ -127,7 +127,7 @@ test-ray: $(TORCH)/.ready-for-ray  ## run the tests that need Ray
 	@PATH="$(CURDIR)/$(TORCH)/bin:$$PATH" $(TORCH)/bin/python -m pytest tests/ray $(ARGS)
 
 # What may differ between versions of torch is in these files
-test-torch-newest:  ## run the quick tests that need torch, with the newest that pip has
+test-torch-newest:  ## run the quick tests that need torch, with the newest that pip has (5 GB)
 	@$(MAKE) --no-print-directory test-torch TORCH=$(LAUNCHERS)/torch-newest \
 	  ARGS="-m 'not slow' -k 'test_collectives or test_backend_for or test_programs' $(ARGS)"
 
