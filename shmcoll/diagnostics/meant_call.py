@@ -6,8 +6,8 @@ People who know another library pass arguments in its order, or write its words:
 
 import math
 import operator
-from collections.abc import Iterator, Mapping
-from itertools import combinations, permutations
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -168,26 +168,38 @@ def _moved(operation: str, values: Mapping[str, Any], wrong: list[str], size: in
     sends_counts = operation == "all_to_all_v" or (operation == "scatter_v" and values["x"] is not None)
     required |= {"send_counts"} if sends_counts else set()
     order = list(values)
+    fits = [[new for new in values if _may_be(new, old, values[old], operation, wrong, size)] for old in passed]
     found = [
         (
             sum(a > b for a, b in combinations(map(order.index, places), 2)),
-            len(moved),
+            sum(old != new for old, new in zip(passed, places, strict=True)),
             [*map(order.index, places)],
             places,
         )
-        for places in permutations(values, len(passed))
-        if required <= set(places)
-        and (moved := [pair for pair in zip(passed, places, strict=True) if pair[0] != pair[1]])
-        and all(_suits(new, values[old], operation, size) for old, new in moved)
-        and not any(old == new and old in wrong for old, new in zip(passed, places, strict=True))
-        and all(
-            _suits(new, values[old], operation, size) for old, new in zip(passed, places, strict=True) if new in _RANKS
-        )
+        for places in _all_different(fits)
+        if required <= set(places) and places != tuple(passed)
     ]
     if not found:
         return ""
     given = dict(zip(min(found)[-1], (values[name] for name in passed), strict=True))
     return f"comm.{operation}({', '.join(_written(name, given[name]) for name in values if name in given)})"
+
+
+def _may_be(new: str, old: str, value: Any, operation: str, wrong: list[str], size: int) -> bool:
+    """Return whether a value that was passed as one parameter may stay that, or be another one."""
+    if new == old:
+        return old not in wrong and (new not in _RANKS or _suits(new, value, operation, size))
+    return _suits(new, value, operation, size)
+
+
+def _all_different(lists: Sequence[Sequence[str]], taken: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield each choice of one name of each list in which no name is twice."""
+    if not lists:
+        yield ()
+        return
+    for name in lists[0]:
+        if name not in taken:
+            yield from ((name, *others) for others in _all_different(lists[1:], (*taken, name)))
 
 
 def _converted(values: Mapping[str, Any], wrong: list[str], operation: str, size: int) -> str:
