@@ -134,7 +134,7 @@ test-ray: $(TORCH)/.ready-for-ray  ## run the tests that need Ray
 # What may differ between versions of torch is in these files
 test-torch-newest:  ## run the quick tests that need torch, with the newest that pip has (5 GB)
 	@$(MAKE) --no-print-directory test-torch TORCH=$(LAUNCHERS)/torch-newest \
-	  ARGS="-m 'not slow' -k 'test_collectives or test_backend_for or test_programs' $(ARGS)"
+	  ARGS="-m 'not slow' -k 'test_collectives or test_backend_for or test_ops' $(ARGS)"
 
 # The Python part of an engine, over the torch of that environment: what it has compiled is for GPUs
 .vllm/.ready: $(TORCH)/.ready-for-tests tests/engine_sources.sh pyproject.toml

@@ -23,13 +23,12 @@ SETS = {
     "slow": sorted(SLOW - set(LIBRARIES)),  # for the compiler or new processes; the number of ranks does not matter
     "libraries": [name for name in LIBRARIES if name in PROGRAMS],
 }
-SLOW_SETS = [
-    pytest.param(*one, marks=pytest.mark.slow)
-    for one in ((2, "slow"), (2, "libraries"), (4, "quick"), (4, "libraries"))
-]
+#: not in the quick tests: about once in ten runs, a rank over gloo waits without end for the file of its store
+RUNS = [(2, "quick"), (2, "slow"), (2, "libraries"), (4, "quick"), (4, "libraries")]
 
 
-@pytest.mark.parametrize(("n", "names"), [(2, "quick"), *SLOW_SETS])
+@pytest.mark.slow
+@pytest.mark.parametrize(("n", "names"), RUNS)
 def test_every_program_has_the_results_of_gloo(ranks: Any, tmp_path: Path, n: int, names: str) -> None:
     """Bit for bit with two ranks: a sum of two is the same in any order."""
     if not SETS[names]:

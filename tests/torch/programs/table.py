@@ -74,6 +74,7 @@ def run_all(comm: Any, folder: Path, backend: str, names: Sequence[str]) -> dict
             results[name] = plain(PROGRAMS[name](*arguments))
         except Exception:
             results[name] = traceback.format_exc()
+        comm.barrier()  # a rank that still connects over gloo needs the sockets and the file of the others
         if dist.is_initialized():
             dist.destroy_process_group()
     return results
