@@ -74,7 +74,9 @@ class SharedResults(Objects):
         with self._dispatcher.checking(operation) as check:
             root = given.as_root(root, self._size, *check)
             if out is not None and "out" not in ignored(operation, self._rank, root):
-                raise ValueError(f"{operation} on rank {check[1]}: shared=True makes a new result; leave out away")
+                raise ValueError(
+                    f"{operation} on rank {check[1]}: with shared=True the result is a new array: pass no out"
+                )
             if operation not in GATHERING and self._rank != root:
                 return root, None
             return root, _blocks(x, self._size, *check) if operation == "scatter" else given.as_moved(x, *check)

@@ -1,7 +1,7 @@
 """Results with `shared=True` over several nodes: one on each node. `communicator/shared_results.py` has the protocol.
 
-Each node has an owner of its result: the root on its node, the first rank elsewhere. All synchronisation is between all
-ranks, so it is as within one node, with these differences:
+Each node has an owner of its result: the root on its node, the first rank elsewhere. All ranks of all nodes meet, as
+the ranks of one node do there. These steps are different:
 
     shapes            are exchanged first, because owners without the array need them
     addresses         are exchanged by all ranks; each rank uses those of its node's owner. If one owner has none, all

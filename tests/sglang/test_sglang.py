@@ -1,7 +1,5 @@
 """The plug-in in SGLang's own groups, where the Python part of SGLang is installed (`make test-sglang`)."""
 
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ torch = pytest.importorskip("torch")
 import torch.distributed as dist  # noqa: E402
 from sglang.srt.distributed import parallel_state  # noqa: E402
 
-import shmcoll  # noqa: E402
+from tests.support.engine_groups import all_reduce_beside_the_dead, check_that_rank_1_is_named  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # those of SGLang itself
 
@@ -72,22 +70,11 @@ def test_calls_of_rows_which_sglang_has_for_nccl_only(ranks: Any, tmp_path: Path
 
 
 def a_rank_dies(comm: Any, store: Path) -> Any:
-    group = begin(comm, store, [[0, 1]])
-    group.all_reduce(torch.ones(1))
-    if comm.rank == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    try:
-        group.all_reduce(torch.ones(3))
-    except shmcoll.RankFailed as error:
-        return error.rank, str(error)
-    return None
+    return all_reduce_beside_the_dead(comm, begin(comm, store, [[0, 1]]))
 
 
 def test_a_rank_that_dies_is_named(ranks: Any, tmp_path: Path) -> None:
-    survivor, dead = ranks.outcomes(2, a_rank_dies, tmp_path / "store")
-    assert dead.status == -signal.SIGKILL
-    assert survivor.error is None, survivor.traceback
-    assert survivor.value[0] == 1 and "rank 1" in survivor.value[1]
+    check_that_rank_1_is_named(ranks.outcomes(2, a_rank_dies, tmp_path / "store"))
 
 
 def with_the_native_operator(comm: Any, store: Path) -> Any:

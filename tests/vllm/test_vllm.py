@@ -1,7 +1,5 @@
 """The plug-in in vLLM's own groups, where the Python part of vLLM is installed (`make test-vllm`)."""
 
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +14,8 @@ from vllm.distributed.device_communicators import cpu_communicator  # noqa: E402
 from vllm.platforms import current_platform, resolve_current_platform_cls_qualname  # noqa: E402
 from vllm.platforms.cpu import CpuPlatform  # noqa: E402
 
-import shmcoll  # noqa: E402
 from shmcoll.torch.vllm import register  # noqa: E402
+from tests.support.engine_groups import all_reduce_beside_the_dead, check_that_rank_1_is_named  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # those of vLLM itself
 
@@ -124,22 +122,11 @@ def test_wrong_sizes_are_refused_by_all(ranks: Any, tmp_path: Path) -> None:
 
 def a_rank_dies(comm: Any, store: Path) -> Any:
     begin(comm, store, 2)
-    group = parallel_state.get_tp_group()
-    group.all_reduce(torch.ones(1))
-    if comm.rank == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    try:
-        group.all_reduce(torch.ones(3))
-    except shmcoll.RankFailed as error:
-        return error.rank, str(error)
-    return None
+    return all_reduce_beside_the_dead(comm, parallel_state.get_tp_group())
 
 
 def test_a_rank_that_dies_is_named(ranks: Any, tmp_path: Path) -> None:
-    survivor, dead = ranks.outcomes(2, a_rank_dies, tmp_path / "store")
-    assert dead.status == -signal.SIGKILL
-    assert survivor.error is None, survivor.traceback
-    assert survivor.value[0] == 1 and "rank 1" in survivor.value[1]
+    check_that_rank_1_is_named(ranks.outcomes(2, a_rank_dies, tmp_path / "store"))
 
 
 class Native:

@@ -56,9 +56,9 @@ def group_of(number: int, operation: str) -> Group:
         return found
     if found is not None:
         del entries[number], _groups[number]
-    what = "the group of this handle has ended" if 0 < number <= _last else "there is no group of this handle"
+    what = f"the group of handle {number} has ended" if 0 < number <= _last else f"no group has the handle {number}"
     raise ValueError(
-        f"torch.ops.shmcoll.{operation}: {what}: {number}; get one by shmcoll.torch.ops.handle(group) of an open group"
+        f"torch.ops.shmcoll.{operation}: {what}; get one by shmcoll.torch.ops.handle(group) of an open group"
     )
 
 

@@ -11,7 +11,7 @@ from tests.torch.programs.table import program
 
 @program
 def events_in_the_profiler(rank: int, size: int) -> Any:
-    """By the names of gloo, but for the name of the backend."""
+    """Events have the names of gloo's, with the name of the backend in place of gloo."""
 
     def parts() -> list[torch.Tensor]:
         return [torch.ones(4) for _ in range(size)]
