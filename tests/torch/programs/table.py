@@ -12,6 +12,7 @@ import tempfile
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ import torch
 import torch.distributed as dist
 
 import shmcoll.torch  # noqa: F401  # registers the backend
+
+LIMIT = timedelta(seconds=60)  # of each call: a test has 150 s
 
 PROGRAMS: dict[str, Callable[..., Any]] = {}
 SLOW: set[str] = set()
@@ -68,7 +71,8 @@ def run_all(comm: Any, folder: Path, backend: str, names: Sequence[str]) -> dict
             arguments += (backend,)
         else:
             store = dist.FileStore(str(folder / f"{backend} {name}"), comm.size)
-            dist.init_process_group(backend, store=store, rank=comm.rank, world_size=comm.size)
+            # A rank that cannot connect over gloo leaves the others waiting
+            dist.init_process_group(backend, store=store, rank=comm.rank, world_size=comm.size, timeout=LIMIT)
         torch.manual_seed(7)
         try:
             results[name] = plain(PROGRAMS[name](*arguments))
