@@ -1,0 +1,78 @@
+"""Memory that a program for MPI passes by its address: numbers, arrays of numbers, text."""
+
+import ctypes
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+#: integers of the ABI, by their types in C. Handles are integers; a file's is a pointer
+NUMBERS: dict[str, Any] = {
+    "int": ctypes.c_int,
+    "MPI_Fint": ctypes.c_int,
+    "MPI_Aint": ctypes.c_ssize_t,
+    "MPI_Count": ctypes.c_longlong,
+    "MPI_Offset": ctypes.c_longlong,
+    "double": ctypes.c_double,
+    "char": ctypes.c_char,
+}
+_POINTER = ctypes.c_size_t
+_HANDLE = ctypes.c_int
+
+
+def number_type(name: str) -> Any:
+    """Return the type of ctypes for the type of a number or a handle in C."""
+    if name in NUMBERS:
+        return NUMBERS[name]
+    return _POINTER if name == "MPI_File" or not name.startswith("MPI") else _HANDLE
+
+
+class Numbers:
+    """An array of numbers, or one number, at an address. It is false if the address is 0."""
+
+    __slots__ = ("_type", "address")
+
+    def __init__(self, kind: Any, address: int):
+        self._type, self.address = kind, address
+
+    def __bool__(self) -> bool:
+        return self.address != 0
+
+    def read(self, count: int) -> list[int]:
+        """Return the first `count` numbers."""
+        return list((self._type * count).from_address(self.address)) if count > 0 else []
+
+    def write(self, numbers: Iterable[int]) -> None:
+        values = list(numbers)
+        if values:
+            (self._type * len(values)).from_address(self.address)[:] = values
+
+    @property
+    def value(self) -> Any:
+        """The first number."""
+        return self._type.from_address(self.address).value
+
+    @value.setter
+    def value(self, number: Any) -> None:
+        self._type.from_address(self.address).value = number
+
+    def __getitem__(self, i: int) -> Any:
+        return self._type.from_address(self.address + i * ctypes.sizeof(self._type)).value
+
+    def __setitem__(self, i: int, number: Any) -> None:
+        self._type.from_address(self.address + i * ctypes.sizeof(self._type)).value = number
+
+
+def text_at(address: int) -> str:
+    """Return the text of a string that ends with 0."""
+    return ctypes.string_at(address).decode("utf-8", "surrogateescape")
+
+
+def put_text(address: int, text: str, room: int) -> int:
+    """Store text with a 0 behind it, cut to what fits into `room` bytes. Return its length without the 0."""
+    data = text.encode("utf-8", "surrogateescape")[: max(room - 1, 0)]
+    ctypes.memmove(address, data + b"\0", len(data) + 1)
+    return len(data)
+
+
+def pointers_at(address: int, count: int) -> Iterator[int]:
+    """Yield pointers of an array."""
+    yield from (_POINTER * count).from_address(address)

@@ -1,0 +1,73 @@
+"""What happens to an error that a function of MPI has found: the error handler of its object decides.
+
+The object is the first communicator, window, file or session among the arguments. An error about none of them, such as
+one of a datatype, belongs to MPI_COMM_SELF, as MPI 4 has it. MPI_ERRORS_ARE_FATAL and MPI_ERRORS_ABORT end the process
+after the other ranks have been told why; MPI_ERRORS_RETURN returns the code; a handler of the program is called and the
+code is returned behind it.
+"""
+
+import _thread
+import ctypes
+import os
+import sys
+import threading
+from typing import Any
+
+from shmcoll.mpi.abi.facts import CONSTANTS
+from shmcoll.mpi.objects.errors import class_of, error_code, text_of
+from shmcoll.mpi.objects.handles import COMM, ERRHANDLER
+
+_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_int), ctypes.POINTER(ctypes.c_int))
+_FILE_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_int))
+
+
+class ErrorHandler:
+    """An error handler. address: of the program's function in C; 0 for those of the standard."""
+
+    handle = 0
+
+    def __init__(self, address: int = 0, *, is_of_files: bool = False):
+        self._function = (_FILE_FUNCTION if is_of_files else _FUNCTION)(address) if address else None
+        self._number = ctypes.c_size_t if is_of_files else ctypes.c_int
+
+    def call(self, obj: Any, code: int) -> None:
+        """Do what the handler does with an error of an object."""
+        if self is ERRORS_RETURN:
+            return
+        if self._function is None:
+            _end(code)
+        else:
+            self._function(ctypes.byref(self._number(obj.handle)), ctypes.byref(ctypes.c_int(code)))
+
+
+ERRORS_ARE_FATAL, ERRORS_RETURN, ERRORS_ABORT = ErrorHandler(), ErrorHandler(), ErrorHandler()
+for _handler, _name in (
+    (ERRORS_ARE_FATAL, "MPI_ERRORS_ARE_FATAL"),
+    (ERRORS_RETURN, "MPI_ERRORS_RETURN"),
+    (ERRORS_ABORT, "MPI_ERRORS_ABORT"),
+):
+    ERRHANDLER.add(_handler, CONSTANTS[_name])
+
+
+def handle(error: BaseException, operation: str, arguments: list[Any]) -> int:
+    """Let the error handler see what has come out of a function of MPI. Return the code.
+
+    An exception that is not an error, such as KeyboardInterrupt, is raised again in the main thread when the function
+    has returned.
+    """
+    code = error_code(error, operation)
+    if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+        _thread.interrupt_main()
+        return code
+    obj = next((one for one in arguments if hasattr(one, "errhandler")), None) or COMM.find(CONSTANTS["MPI_COMM_SELF"])
+    obj.errhandler.call(obj, code)
+    return code
+
+
+def _end(code: int) -> None:
+    """End this process, and tell the others."""
+    text = text_of(code) or ""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+    COMM.find(CONSTANTS["MPI_COMM_WORLD"]).native.abort(text)
+    os._exit(class_of(code) or 1)

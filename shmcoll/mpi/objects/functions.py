@@ -1,0 +1,83 @@
+"""How a Python function becomes a function of MPI that C calls.
+
+`@mpi()` on a function of Python registers it under its name, `MPI_` before it, and under the name of the form for large
+counts. `signatures.py` has what such a function takes and returns. When C calls it, the handles are looked up, and what
+it returns is stored. A function in C returns a code; an exception becomes one (`errors.py`), after the error handler of
+the object that the call is about has been called. No exception goes back to C: `ctypes` would print and forget it.
+"""
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+from shmcoll.mpi.abi import signatures
+from shmcoll.mpi.abi.facts import FUNCTIONS
+from shmcoll.mpi.abi.memory import Numbers, number_type
+from shmcoll.mpi.objects import error_handlers
+from shmcoll.mpi.objects.handles import KINDS
+
+Function = Callable[..., Any]
+
+#: what has been registered, by the name in C: the callback's type and the callback
+CALLBACKS: dict[str, Any] = {}
+
+
+def mpi(*, inout: tuple[str, ...] = (), nullable: tuple[str, ...] = (), name: str = "") -> Callable[[Function], Function]:
+    """Register a function of MPI.
+
+    Args:
+        inout: the names of arguments in C, pointers, that go in and come out: the function gets them as `Numbers`.
+        nullable: the names of handles in C that may be null: the function gets None.
+        name: in C, without `MPI_`, if it is not that of the function.
+    """
+
+    def register(function: Function) -> Function:
+        for one in (f"MPI_{name or function.__name__}", f"MPI_{name or function.__name__}_c"):
+            if one in FUNCTIONS:
+                CALLBACKS[one] = _callback(one, function, frozenset(inout), frozenset(nullable))
+        return function
+
+    return register
+
+
+def _callback(name: str, function: Function, inout: frozenset[str], nullable: frozenset[str]) -> Any:
+    arguments = signatures.arguments(name, inout)
+    inputs = [(i, _reader(one, one.name in nullable)) for i, one in enumerate(arguments) if one.kind < signatures.OUT]
+    outputs = [(i, _writer(one)) for i, one in enumerate(arguments) if one.kind >= signatures.OUT]
+    result = number_type(FUNCTIONS[name][0])
+
+    def called(*given: int) -> Any:
+        taken: list[Any] = []
+        try:
+            for i, read in inputs:
+                taken.append(read(given[i]) if read else given[i])
+            told = function(*taken)
+            if len(outputs) == 1:
+                told = (told,)
+            for (i, write), value in zip(outputs, told or (), strict=True):
+                write(given[i], value)
+            return 0
+        except BaseException as error:
+            return error_handlers.handle(error, name, taken)
+
+    if FUNCTIONS[name][0] == "int":
+        return ctypes.CFUNCTYPE(result, *(one.ctype for one in arguments))(called)
+    return ctypes.CFUNCTYPE(result, *(one.ctype for one in arguments))(function)  # it returns no code
+
+
+def _reader(argument: signatures.Argument, may_be_null: bool) -> Callable[[int], Any] | None:
+    if argument.kind == signatures.HANDLE:
+        kind = KINDS[argument.type]
+        return kind.get if may_be_null else kind.find
+    if argument.kind == signatures.ARRAY:
+        element = number_type(argument.type)
+        return lambda address: Numbers(element, address)
+    return None
+
+
+def _writer(argument: signatures.Argument) -> Callable[[int, Any], None]:
+    element = number_type(argument.type)
+    if argument.kind == signatures.OUT:
+        return lambda address, value: setattr(element.from_address(address), "value", int(value))
+    null = KINDS[argument.type].null
+    return lambda address, value: setattr(element.from_address(address), "value", null if value is None else value.handle)
