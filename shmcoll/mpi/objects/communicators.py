@@ -1,0 +1,99 @@
+"""Groups and communicators of MPI, and how each maps to a communicator of shmcoll.
+
+A communicator has a `native` one of the same ranks in the same order, or none if it has not been used and one rank
+alone could make it (`Comm_create` on disjoint groups). An intercommunicator has that of both of its groups, this side's
+ranks first on the side whose first rank is the lower one; its group and remote group number the ranks of each side.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from shmcoll.communicator import Communicator
+from shmcoll.mpi.abi.facts import CONSTANTS as c
+from shmcoll.mpi.objects.attributes import Attributes
+from shmcoll.mpi.objects.error_handlers import ERRORS_ARE_FATAL, ErrorHandler
+from shmcoll.mpi.objects.errors import MPIError
+from shmcoll.mpi.objects.handles import COMM, GROUP
+
+UNDEFINED = c["MPI_UNDEFINED"]
+PROC_NULL, ANY_SOURCE, ROOT = c["MPI_PROC_NULL"], c["MPI_ANY_SOURCE"], c["MPI_ROOT"]
+
+
+class Group:
+    """An ordered set of processes, by their ranks in the job."""
+
+    handle = GROUP.null
+
+    def __init__(self, ranks: Sequence[int]):
+        self.ranks = tuple(ranks)
+        self._places = {rank: i for i, rank in enumerate(self.ranks)}
+
+    @property
+    def size(self) -> int:
+        return len(self.ranks)
+
+    def place(self, rank: int) -> int:
+        """Return the number in this group of a rank of the job; MPI_UNDEFINED if it is no member."""
+        return self._places.get(rank, UNDEFINED)
+
+    def member(self, place: int) -> int:
+        """Return the rank in the job of a member.
+
+        Raises:
+            MPIError: there is no such member.
+        """
+        if not 0 <= place < len(self.ranks):
+            raise MPIError("MPI_ERR_RANK", f"rank {place} is not in a group of {len(self.ranks)}")
+        return self.ranks[place]
+
+
+class Comm:
+    """A communicator."""
+
+    handle = COMM.null
+
+    def __init__(self, native: Communicator, group: Group, *, remote: Group | None = None, name: str = ""):
+        self.native = native
+        self.group = group
+        self.remote = remote
+        self.name = name
+        self.errhandler: ErrorHandler = ERRORS_ARE_FATAL
+        self.attributes = Attributes()
+        self.topology: Any = None
+        self.info: dict[str, str] = {}
+        self.references = 1  # the program's, and one for each pending request
+
+    @property
+    def rank(self) -> int:
+        return self.group.place(WORLD_RANK[0])
+
+    @property
+    def size(self) -> int:
+        return self.group.size
+
+    @property
+    def is_inter(self) -> bool:
+        return self.remote is not None
+
+    def check_intra(self) -> None:
+        """Raise if this is an intercommunicator."""
+        if self.is_inter:
+            raise MPIError("MPI_ERR_COMM", f"{self.in_words} is an intercommunicator; the call needs an intracommunicator")
+
+    def check_root(self, root: int) -> None:
+        """Raise if there is no such root."""
+        if not 0 <= root < self.size:
+            raise MPIError("MPI_ERR_ROOT", f"root {root} is not in {self.in_words} of {self.size} ranks")
+
+    def check_peer(self, rank: int, *, may_be_any: bool = False) -> None:
+        """Raise if no message can go to this rank, or come from it."""
+        size = self.remote.size if self.remote else self.size
+        if not (0 <= rank < size or rank == PROC_NULL or (may_be_any and rank == ANY_SOURCE)):
+            raise MPIError("MPI_ERR_RANK", f"rank {rank} is not in {self.in_words} of {size} ranks")
+
+    @property
+    def in_words(self) -> str:
+        return self.name or f"communicator {self.handle & 0xFFFFFFFF:#x}"
+
+
+WORLD_RANK = [0]  # this process's rank in the job, when it has joined one
