@@ -1,0 +1,28 @@
+"""Programs for MPI, unchanged: this process is the library of MPI that mpi4py asks for.
+
+    shmrun -n 4 --mpi script.py         a program of mpi4py
+    import shmcoll.mpi                  in a notebook, before `from mpi4py import MPI`
+
+mpi4py from the index contains no MPI. It loads a `libmpi.so.12`, which `abi/` writes, and whose functions this package
+has. It is mpi4py itself that reads the program's arguments, pickles its objects and raises its exceptions.
+
+    abi/         the facts of the ABI, the library, arguments in C
+    objects/     handles and what they name: communicators, datatypes, requests ...; errors; functions that C calls
+    chapters/    the functions of MPI, a file for each chapter of the standard
+    process.py   this process, from MPI_Init to MPI_Finalize
+"""
+
+import os
+
+from shmcoll.mpi import chapters
+from shmcoll.mpi.abi.loaded import Library
+from shmcoll.mpi.objects.functions import CALLBACKS
+from shmcoll.mpi.process import PROCESS
+
+__all__: list[str] = []
+
+chapters.load()
+_library = Library()
+_library.fill(CALLBACKS)
+PROCESS.at_end(_library.close)
+os.environ |= {"MPI4PY_MPIABI": "mpich", "MPI4PY_LIBMPI": str(_library.path)}  # mpi4py looks here

@@ -26,6 +26,9 @@ def install(names: Iterable[str] = ()) -> None:
     """Give our packages of these names, or what is in those that are in `sys.modules`, to a program that imports
     others."""
     names = list(names)
+    if "mpi" in names:
+        names.remove("mpi")
+        importlib.import_module("shmcoll.mpi")
     if names or not any(isinstance(one, _Finder) for one in sys.meta_path):
         sys.meta_path.insert(0, _Finder(names))
 

@@ -123,6 +123,7 @@ class Options:
     mindspore: bool = _switch(
         "`import mindspore` gives shmcoll.mindspore or, if it is installed, MindSpore with our communication"
     )
+    mpi: bool = _switch("mpi4py, and what else is linked to MPICH's libmpi, gets its MPI from shmcoll")
     nki: bool = _switch("`import nki` gives shmcoll.nki, also if NKI is installed")
     fresh: bool = _switch("start a new interpreter for each rank instead of forking the launcher")
     command: tuple[str, ...] = ()
@@ -132,7 +133,7 @@ class Options:
     @property
     def asked(self) -> list[str]:
         """Return the packages that a flag asks for."""
-        return [name for name in ("mindspore", "nki") if getattr(self, name)]
+        return [name for name in ("mindspore", "mpi", "nki") if getattr(self, name)]
 
     @property
     def aliases(self) -> list[str]:

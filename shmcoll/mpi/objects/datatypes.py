@@ -151,3 +151,38 @@ _PAIRS = {
     "2REAL": ("REAL", "REAL"), "2DOUBLE_PRECISION": ("DOUBLE_PRECISION", "DOUBLE_PRECISION"),
     "2INTEGER": ("INTEGER", "INTEGER"),
 }  # fmt: skip
+
+
+def element(basic: "Datatype") -> np.dtype | None:
+    """Return numpy's dtype of a basic type; None if numpy has none."""
+    code = _DTYPES.get(basic.name.removeprefix("MPI_"))
+    return np.dtype(code) if code else None
+
+
+def _add_basic(name: str) -> Datatype:
+    handle = c[f"MPI_{name}"]
+    size = (handle & 0xFFFF) >> 8  # MPICH has the size in the handle
+    runs = Runs(*(np.array([value], np.int64) for value in (0, size, len(BASICS))))
+    made = Datatype(runs, 0, size, Contents(NAMED), alignment=min(size, 16), name=f"MPI_{name}")
+    BASICS.append(made)
+    DATATYPE.add(made, handle)
+    return made
+
+
+_by_name = {name: _add_basic(name) for name in _DTYPES}
+for _name, (_value, _index) in _PAIRS.items():
+    _first, _second = _by_name[_value], _by_name[_index]
+    _place = -(-_first.size // _second.alignment) * _second.alignment
+    _unit = max(_first.alignment, _second.alignment)
+    DATATYPE.add(
+        Datatype(
+            joined([_first.runs, _second.runs.moved(_place)]),
+            0,
+            -(-(_place + _second.size) // _unit) * _unit,
+            Contents(NAMED),
+            alignment=_unit,
+            name=f"MPI_{_name}",
+        ),
+        c[f"MPI_{_name}"],
+    )
+BYTE = _by_name["BYTE"]

@@ -1,0 +1,85 @@
+"""MPI's chapter on the environment: beginning, end, versions, errors, time, memory."""
+
+import platform
+import threading
+import time
+
+import shmcoll
+from shmcoll.mpi.abi.facts import CONSTANTS as c
+from shmcoll.mpi.abi.memory import put_text
+from shmcoll.mpi.objects.errors import class_of, text_of
+from shmcoll.mpi.objects.functions import mpi
+from shmcoll.mpi.process import PROCESS
+
+_MULTIPLE = c["MPI_THREAD_MULTIPLE"]
+
+
+@mpi(inout=("argc",))
+def Init(_argc, _argv) -> None:
+    PROCESS.start()
+
+
+@mpi(inout=("argc",))
+def Init_thread(_argc, _argv, _required) -> int:
+    PROCESS.start()
+    return _MULTIPLE
+
+
+@mpi()
+def Initialized() -> bool:
+    return PROCESS.is_initialized
+
+
+@mpi()
+def Finalize() -> None:
+    PROCESS.finish()
+
+
+@mpi()
+def Finalized() -> bool:
+    return PROCESS.is_finalized
+
+
+@mpi()
+def Query_thread() -> int:
+    return _MULTIPLE
+
+
+@mpi()
+def Is_thread_main() -> bool:
+    return threading.get_ident() == PROCESS.thread
+
+
+@mpi()
+def Get_version() -> tuple[int, int]:
+    return c["MPI_VERSION"], c["MPI_SUBVERSION"]
+
+
+@mpi()
+def Get_library_version(version) -> int:
+    return put_text(version, f"shmcoll {shmcoll.__version__}", c["MPI_MAX_LIBRARY_VERSION_STRING"])
+
+
+@mpi()
+def Get_processor_name(name) -> int:
+    return put_text(name, platform.node(), c["MPI_MAX_PROCESSOR_NAME"])
+
+
+@mpi()
+def Wtime() -> float:
+    return time.monotonic()
+
+
+@mpi()
+def Wtick() -> float:
+    return time.get_clock_info("monotonic").resolution
+
+
+@mpi()
+def Error_class(code) -> int:
+    return class_of(code)
+
+
+@mpi()
+def Error_string(code, text) -> int:
+    return put_text(text, text_of(code) or f"error class {class_of(code)}", c["MPI_MAX_ERROR_STRING"])

@@ -1,0 +1,59 @@
+"""This process as a process of MPI: from MPI_Init to MPI_Finalize, and what is there from the start.
+
+MPI_Finalize waits for all ranks, as MPI lets a rank use what others have until they have ended. After an exception that
+has ended the program, nobody waits: the others learn from shmcoll why.
+"""
+
+import atexit
+import threading
+from collections.abc import Callable
+
+import shmcoll
+from shmcoll.mpi.abi.facts import CONSTANTS as c
+from shmcoll.mpi.objects.communicators import WORLD_RANK, Comm, Group
+from shmcoll.mpi.objects.errors import MPIError
+from shmcoll.mpi.objects.handles import COMM, GROUP
+
+
+class Process:
+    """What the environment functions say. thread: the one that has called MPI_Init."""
+
+    def __init__(self) -> None:
+        self.is_initialized = self.is_finalized = False
+        self.thread = 0
+        self._close: Callable[[], None] = lambda: None
+
+    def at_end(self, close: Callable[[], None]) -> None:
+        """Call a function when Python can run no function for C any more."""
+        self._close = close
+        atexit.register(self._leave)
+
+    def start(self) -> None:
+        """Join the job."""
+        if self.is_initialized:
+            raise MPIError("MPI_ERR_OTHER", "MPI is initialized already")
+        native = shmcoll.init()
+        WORLD_RANK[0] = native.rank
+        COMM.add(Comm(native, Group(range(native.size)), name="MPI_COMM_WORLD"), c["MPI_COMM_WORLD"])
+        alone = native.subgroup([native.rank], name="MPI_COMM_SELF")
+        COMM.add(Comm(alone, Group([native.rank]), name="MPI_COMM_SELF"), c["MPI_COMM_SELF"])
+        GROUP.add(Group([]), c["MPI_GROUP_EMPTY"])
+        self.is_initialized, self.thread = True, threading.get_ident()
+
+    def finish(self) -> None:
+        """Leave the job, when all ranks are ready to."""
+        if self.is_finalized:
+            raise MPIError("MPI_ERR_OTHER", "MPI is finalized already")
+        self.is_finalized = True
+        COMM.find(c["MPI_COMM_WORLD"]).native.barrier()
+
+    def _leave(self) -> None:
+        native = COMM.find(c["MPI_COMM_WORLD"]).native if self.is_initialized else None
+        try:
+            if native is not None and not self.is_finalized and not native._dispatcher.failures.has_failed():
+                self.finish()
+        finally:
+            self._close()
+
+
+PROCESS = Process()
