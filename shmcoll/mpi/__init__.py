@@ -12,17 +12,17 @@ has. It is mpi4py itself that reads the program's arguments, pickles its objects
     process.py   this process, from MPI_Init to MPI_Finalize
 """
 
+import atexit
 import os
 
 from shmcoll.mpi import chapters
 from shmcoll.mpi.abi.loaded import Library
 from shmcoll.mpi.objects.functions import CALLBACKS
-from shmcoll.mpi.process import PROCESS
 
 __all__: list[str] = []
 
 chapters.load()
 _library = Library()
 _library.fill(CALLBACKS)
-PROCESS.at_end(_library.close)
+atexit.register(_library.close)  # Python can run no function for C any more
 os.environ |= {"MPI4PY_MPIABI": "mpich", "MPI4PY_LIBMPI": str(_library.path)}  # mpi4py looks here

@@ -6,7 +6,6 @@ has ended the program, nobody waits: the others learn from shmcoll why.
 
 import atexit
 import threading
-from collections.abc import Callable
 
 import shmcoll
 from shmcoll.mpi.abi.facts import CONSTANTS as c
@@ -21,13 +20,6 @@ class Process:
     def __init__(self) -> None:
         self.is_initialized = self.is_finalized = False
         self.thread = 0
-        self._close: Callable[[], None] = lambda: None
-
-    def at_end(self, close: Callable[[], None]) -> None:
-        """Call a function when Python can run no function for C any more."""
-        self._close = close
-        atexit.register(self._leave)
-
     def start(self) -> None:
         """Join the job."""
         if self.is_initialized:
@@ -39,6 +31,7 @@ class Process:
         COMM.add(Comm(alone, Group([native.rank]), name="MPI_COMM_SELF"), c["MPI_COMM_SELF"])
         GROUP.add(Group([]), c["MPI_GROUP_EMPTY"])
         self.is_initialized, self.thread = True, threading.get_ident()
+        atexit.register(self._leave)  # before shmcoll leaves the job, because that was registered before
 
     def finish(self) -> None:
         """Leave the job, when all ranks are ready to."""
@@ -48,12 +41,9 @@ class Process:
         COMM.find(c["MPI_COMM_WORLD"]).native.barrier()
 
     def _leave(self) -> None:
-        native = COMM.find(c["MPI_COMM_WORLD"]).native if self.is_initialized else None
-        try:
-            if native is not None and not self.is_finalized and not native._dispatcher.failures.has_failed():
-                self.finish()
-        finally:
-            self._close()
+        native = COMM.find(c["MPI_COMM_WORLD"]).native
+        if not self.is_finalized and not native._dispatcher.failures.has_failed():
+            self.finish()
 
 
 PROCESS = Process()
