@@ -20,6 +20,7 @@ class Process:
     def __init__(self) -> None:
         self.is_initialized = self.is_finalized = False
         self.thread = 0
+
     def start(self) -> None:
         """Join the job."""
         if self.is_initialized:

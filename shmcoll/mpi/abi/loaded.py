@@ -69,4 +69,6 @@ class Library:
         """Let every function succeed and do nothing, and MPI_Finalized say that MPI has ended."""
         address = ctypes.cast(self._loaded.shmcoll_mpi_succeed, ctypes.c_void_p).value
         self._table[:] = [address] * len(NAMES)
-        self.fill({"MPI_Finalized": self._loaded.shmcoll_mpi_store_1, "MPI_Initialized": self._loaded.shmcoll_mpi_store_1})
+        self.fill(
+            {"MPI_Finalized": self._loaded.shmcoll_mpi_store_1, "MPI_Initialized": self._loaded.shmcoll_mpi_store_1}
+        )

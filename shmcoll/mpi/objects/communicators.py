@@ -78,7 +78,9 @@ class Comm:
     def check_intra(self) -> None:
         """Raise if this is an intercommunicator."""
         if self.is_inter:
-            raise MPIError("MPI_ERR_COMM", f"{self.in_words} is an intercommunicator; the call needs an intracommunicator")
+            raise MPIError(
+                "MPI_ERR_COMM", f"{self.in_words} is an intercommunicator; the call needs an intracommunicator"
+            )
 
     def check_root(self, root: int) -> None:
         """Raise if there is no such root."""

@@ -22,7 +22,9 @@ Function = Callable[..., Any]
 CALLBACKS: dict[str, Any] = {}
 
 
-def mpi(*, inout: tuple[str, ...] = (), nullable: tuple[str, ...] = (), name: str = "") -> Callable[[Function], Function]:
+def mpi(
+    *, inout: tuple[str, ...] = (), nullable: tuple[str, ...] = (), name: str = ""
+) -> Callable[[Function], Function]:
     """Register a function of MPI.
 
     Args:
@@ -80,4 +82,6 @@ def _writer(argument: signatures.Argument) -> Callable[[int, Any], None]:
     if argument.kind == signatures.OUT:
         return lambda address, value: setattr(element.from_address(address), "value", int(value))
     null = KINDS[argument.type].null
-    return lambda address, value: setattr(element.from_address(address), "value", null if value is None else value.handle)
+    return lambda address, value: setattr(
+        element.from_address(address), "value", null if value is None else value.handle
+    )

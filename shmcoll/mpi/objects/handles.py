@@ -84,4 +84,6 @@ MESSAGE = Kind("MPI_Message", "MPI_MESSAGE_NULL", "MPI_ERR_REQUEST")
 FILE = Kind("MPI_File", "MPI_FILE_NULL", "MPI_ERR_FILE")
 
 #: by the name of the handle's type in C
-KINDS = {kind.name: kind for kind in (COMM, GROUP, DATATYPE, ERRHANDLER, OP, INFO, WIN, REQUEST, SESSION, MESSAGE, FILE)}
+KINDS = {
+    kind.name: kind for kind in (COMM, GROUP, DATATYPE, ERRHANDLER, OP, INFO, WIN, REQUEST, SESSION, MESSAGE, FILE)
+}

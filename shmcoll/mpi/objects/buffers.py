@@ -1,0 +1,74 @@
+"""Elements in the memory of a program: an address, how many there are, and their datatype.
+
+The bytes of a contiguous datatype are used where they are. Those of another one are packed into an array of its own,
+and unpacked from one.
+"""
+
+import ctypes
+
+import numpy as np
+
+from shmcoll.mpi.objects.datatypes import Datatype, element
+from shmcoll.mpi.objects.errors import MPIError
+
+
+class Buffer:
+    """Elements of a program.
+
+    Raises:
+        MPIError: the count is negative, the datatype is not committed, or there is no memory.
+    """
+
+    __slots__ = ("address", "count", "datatype")
+
+    def __init__(self, address: int, count: int, datatype: Datatype):
+        if count < 0:
+            raise MPIError("MPI_ERR_COUNT", f"count {count} is negative")
+        datatype.check_committed()
+        if count and datatype.size and address == 0 and datatype.true_lb == 0:  # MPI_BOTTOM has absolute displacements
+            raise MPIError("MPI_ERR_BUFFER", "the buffer is a null pointer")
+        self.address, self.count, self.datatype = address, count, datatype
+
+    @property
+    def bytes(self) -> int:
+        return self.count * self.datatype.size
+
+    def whole(self) -> np.ndarray:
+        """Return the bytes of the program's memory, of a contiguous datatype."""
+        return memory_at(self.address + self.datatype.true_lb, self.bytes)
+
+    def packed(self) -> np.ndarray:
+        """Return the bytes of the elements: the program's own, if the datatype is contiguous."""
+        from shmcoll.mpi.objects.packing import pack
+
+        return self.whole() if self.datatype.is_contiguous else pack(self)
+
+    def target(self) -> np.ndarray:
+        """Return bytes to receive into: the program's own if the datatype is contiguous, else to be given to `fill`."""
+        return self.whole() if self.datatype.is_contiguous else np.empty(self.bytes, np.uint8)
+
+    def fill(self, data: np.ndarray) -> None:
+        """Put bytes where the elements belong. It does nothing if `target` has given the program's own."""
+        from shmcoll.mpi.objects.packing import unpack
+
+        if not self.datatype.is_contiguous:
+            unpack(self, data)
+
+    def typed(self, data: np.ndarray) -> np.ndarray:
+        """Return packed bytes as an array of the basic type.
+
+        Raises:
+            MPIError: there is not one basic type, or numpy has none like it.
+        """
+        basic = self.datatype.basic
+        dtype = element(basic) if basic else None
+        if dtype is None:
+            raise MPIError("MPI_ERR_TYPE", f"{self.datatype.in_words} has not one basic type that can be computed with")
+        return data.view(dtype)
+
+
+def memory_at(address: int, length: int) -> np.ndarray:
+    """Return bytes at an address as an array."""
+    if length == 0:
+        return np.empty(0, np.uint8)
+    return np.frombuffer((ctypes.c_uint8 * length).from_address(address), np.uint8)
