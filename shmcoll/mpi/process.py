@@ -9,7 +9,7 @@ import threading
 
 import shmcoll
 from shmcoll.mpi.abi.facts import CONSTANTS as c
-from shmcoll.mpi.objects.communicators import WORLD_RANK, Comm, Group
+from shmcoll.mpi.objects.communicators import Comm, Group
 from shmcoll.mpi.objects.errors import MPIError
 from shmcoll.mpi.objects.handles import COMM, GROUP
 
@@ -20,13 +20,14 @@ class Process:
     def __init__(self) -> None:
         self.is_initialized = self.is_finalized = False
         self.thread = 0
+        self.rank = 0  # in the job
 
     def start(self) -> None:
         """Join the job."""
         if self.is_initialized:
             raise MPIError("MPI_ERR_OTHER", "MPI is initialized already")
         native = shmcoll.init()
-        WORLD_RANK[0] = native.rank
+        self.rank = native.rank
         COMM.add(Comm(native, Group(range(native.size)), name="MPI_COMM_WORLD"), c["MPI_COMM_WORLD"])
         alone = native.subgroup([native.rank], name="MPI_COMM_SELF")
         COMM.add(Comm(alone, Group([native.rank]), name="MPI_COMM_SELF"), c["MPI_COMM_SELF"])
@@ -34,16 +35,21 @@ class Process:
         self.is_initialized, self.thread = True, threading.get_ident()
         atexit.register(self._leave)  # before shmcoll leaves the job, because that was registered before
 
+    @property
+    def world(self) -> Comm:
+        """MPI_COMM_WORLD."""
+        world: Comm = COMM.find(c["MPI_COMM_WORLD"])
+        return world
+
     def finish(self) -> None:
         """Leave the job, when all ranks are ready to."""
         if self.is_finalized:
             raise MPIError("MPI_ERR_OTHER", "MPI is finalized already")
         self.is_finalized = True
-        COMM.find(c["MPI_COMM_WORLD"]).native.barrier()
+        self.world.native.barrier()
 
     def _leave(self) -> None:
-        native = COMM.find(c["MPI_COMM_WORLD"]).native
-        if not self.is_finalized and not native._dispatcher.failures.has_failed():
+        if not self.is_finalized and not self.world.native._dispatcher.failures.has_failed():
             self.finish()
 
 

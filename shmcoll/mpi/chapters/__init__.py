@@ -2,9 +2,21 @@
 
 from importlib import import_module
 
+from shmcoll.mpi.objects import refused
+
 CHAPTERS = (
     "environment",
+    "error_handlers",
+    "info",
+    "attributes",
+    "datatypes",
+    "groups",
     "communicators",
+    "intercommunicators",
+    "requests",
+    "messages",
+    "collectives",
+    "reductions",
 )
 
 
@@ -12,3 +24,4 @@ def load() -> None:
     """Register the functions of all chapters."""
     for chapter in CHAPTERS:
         import_module(f"{__name__}.{chapter}")
+    refused.refuse_the_rest()

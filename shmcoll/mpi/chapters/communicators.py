@@ -1,28 +1,201 @@
-"""MPI's chapter on communicators."""
+"""MPI's chapter on communicators: how they are made, compared, named and freed."""
 
+from typing import Any
+
+from shmcoll.mpi.abi.facts import CONSTANTS as c
+from shmcoll.mpi.abi.memory import Numbers, put_text, text_at
+from shmcoll.mpi.chapters import groups
+from shmcoll.mpi.objects.communicators import UNDEFINED, Comm, Group
+from shmcoll.mpi.objects.error_handlers import ErrorHandler
+from shmcoll.mpi.objects.errors import MPIError
 from shmcoll.mpi.objects.functions import mpi
+from shmcoll.mpi.objects.handles import COMM
+from shmcoll.mpi.objects.info import Info
+from shmcoll.mpi.objects.info import made as made_info
+from shmcoll.mpi.objects.requests import WorkRequest, added
+from shmcoll.mpi.process import PROCESS
+
+LONGEST_NAME = c["MPI_MAX_OBJECT_NAME"]
+CONGRUENT = c["MPI_CONGRUENT"]
+_PERMANENT = c["MPI_COMM_WORLD"], c["MPI_COMM_SELF"]
+
+
+def made(native: Any, group: Group, parent: Comm, *, remote: Group | None = None) -> Comm:
+    """Return a new communicator. It has the error handler of the one that it comes from."""
+    comm = Comm(native, group, remote=remote)
+    comm.errhandler = parent.errhandler
+    COMM.add(comm)
+    return comm
+
+
+def duplicate(comm: Comm, native: Any) -> Comm:
+    """Return a copy of a communicator: with its attributes, its topology and its hints."""
+    attributes = comm.attributes.copied(comm)
+    copy = made(native, comm.group, comm, remote=comm.remote)
+    copy.attributes, copy.topology, copy.info = attributes, comm.topology, dict(comm.info)
+    return copy
+
+
+def subset(comm: Comm, native: Any) -> Comm | None:
+    """Return the communicator of ranks of another one that have made a communicator of shmcoll together."""
+    if native is None:
+        return None
+    return made(native, Group([PROCESS.world.native.ranks.index(rank) for rank in native.ranks]), comm)
 
 
 @mpi()
-def Comm_rank(comm) -> int:
-    return comm.rank
-
-
-@mpi()
-def Comm_size(comm) -> int:
+def Comm_size(comm: Comm) -> int:
     return comm.size
 
 
 @mpi()
-def Comm_test_inter(comm) -> bool:
-    return comm.is_inter
+def Comm_rank(comm: Comm) -> int:
+    return comm.rank
 
 
 @mpi()
-def Barrier(comm) -> None:
-    comm.native.barrier()
+def Comm_group(comm: Comm) -> Group:
+    return groups.made(comm.group.ranks)
 
 
 @mpi()
-def Comm_set_errhandler(comm, errhandler) -> None:
-    comm.errhandler = errhandler
+def Comm_compare(first: Comm, second: Comm) -> int:
+    if first is second:
+        return groups.IDENT
+    if first.is_inter != second.is_inter:
+        return groups.UNEQUAL
+    found = [groups.compared(first.group, second.group)]
+    if first.remote and second.remote:
+        found.append(groups.compared(first.remote, second.remote))
+    if groups.UNEQUAL in found:
+        return groups.UNEQUAL
+    return groups.SIMILAR if groups.SIMILAR in found else CONGRUENT
+
+
+@mpi()
+def Comm_dup(comm: Comm) -> Comm:
+    return duplicate(comm, comm.native.dup())
+
+
+@mpi()
+def Comm_dup_with_info(comm: Comm, info: Info) -> Comm:
+    copy = duplicate(comm, comm.native.dup())
+    copy.info = dict(info)
+    return copy
+
+
+@mpi()
+def Comm_idup(comm: Comm) -> tuple[Comm, Any]:
+    copy = duplicate(comm, comm.native.dup())
+    return copy, added(WorkRequest(comm, None))
+
+
+@mpi(nullable=("info",))
+def Comm_idup_with_info(comm: Comm, info: Info | None) -> tuple[Comm, Any]:
+    copy, request = Comm_idup(comm)
+    copy.info = dict(info or {})
+    return copy, request
+
+
+@mpi()
+def Comm_split(comm: Comm, color: int, key: int) -> Comm | None:
+    if color < 0 and color != UNDEFINED:
+        raise MPIError("MPI_ERR_ARG", f"color {color} must be 0 or more, or MPI_UNDEFINED")
+    return subset(comm, comm.native.split(None if color == UNDEFINED else color, key))
+
+
+@mpi(nullable=("info",))
+def Comm_split_type(comm: Comm, kind: int, key: int, _info: Info | None) -> Comm | None:
+    """All ranks are on one machine, so MPI_COMM_TYPE_SHARED is all of them. What is below a machine has no names here:
+    nobody joins a group of a resource, as MPI allows."""
+    shared = kind == c["MPI_COMM_TYPE_SHARED"]
+    known = [c[f"MPI_COMM_TYPE_{name}"] for name in ("HW_GUIDED", "HW_UNGUIDED", "RESOURCE_GUIDED")]
+    if not (shared or kind in known or kind == UNDEFINED):
+        raise MPIError("MPI_ERR_ARG", f"{kind} is no type of communicator")
+    return subset(comm, comm.native.split(0 if shared else None, key))
+
+
+@mpi()
+def Comm_create(comm: Comm, group: Group) -> Comm | None:
+    """Groups of different ranks may be disjoint, so the group's first member tells them apart."""
+    places = _places(comm, group)
+    mine = comm.group.place(PROCESS.rank)
+    return subset(comm, comm.native.split(min(places) if mine in places else None, _key(places, mine)))
+
+
+@mpi()
+def Comm_create_group(comm: Comm, group: Group, tag: int) -> Comm | None:
+    return _of_members(comm, group, f"MPI_Comm_create_group {tag}")
+
+
+@mpi(nullable=("info",))
+def Comm_create_from_group(group: Group, tag: int, info: Info | None, errhandler: ErrorHandler) -> Comm | None:
+    comm = _of_members(PROCESS.world, group, f"MPI_Comm_create_from_group {text_at(tag)}")
+    if comm is not None:
+        comm.errhandler, comm.info = errhandler, dict(info or {})
+    return comm
+
+
+@mpi(inout=("comm",))
+def Comm_free(comm: Numbers) -> None:
+    free(COMM.find(comm.value))
+    comm.value = COMM.null
+
+
+@mpi(inout=("comm",))
+def Comm_disconnect(comm: Numbers) -> None:
+    free(COMM.find(comm.value))
+    comm.value = COMM.null
+
+
+def free(comm: Comm) -> None:
+    """Forget a communicator. Its native one is closed when no request needs it any more."""
+    if comm.handle in _PERMANENT:
+        raise MPIError("MPI_ERR_COMM", f"{comm.in_words} cannot be freed")
+    comm.attributes.clear(comm)
+    COMM.remove(comm)
+    comm.release()
+
+
+@mpi()
+def Comm_set_name(comm: Comm, name: int) -> None:
+    comm.name = text_at(name)[: LONGEST_NAME - 1]
+
+
+@mpi()
+def Comm_get_name(comm: Comm, name: int) -> int:
+    return put_text(name, comm.name, LONGEST_NAME)
+
+
+@mpi(nullable=("info",))
+def Comm_set_info(comm: Comm, info: Info | None) -> None:
+    comm.info.update(info or {})
+
+
+@mpi()
+def Comm_get_info(comm: Comm) -> Info:
+    return made_info(comm.info)
+
+
+def _places(comm: Comm, group: Group) -> list[int]:
+    """Return the ranks in a communicator of the members of a group."""
+    places = [comm.group.place(rank) for rank in group.ranks]
+    if UNDEFINED in places:
+        stranger = group.ranks[places.index(UNDEFINED)]
+        raise MPIError("MPI_ERR_GROUP", f"rank {stranger} of MPI_COMM_WORLD is in the group and not in {comm.in_words}")
+    return places
+
+
+def _key(places: list[int], mine: int) -> int:
+    return places.index(mine) if mine in places else 0
+
+
+def _of_members(comm: Comm, group: Group, name: str) -> Comm | None:
+    """Return the communicator of a group that only its members make. It is a split of a subgroup, so that ranks get
+    the order of the group, and another one each time."""
+    places = _places(comm, group)
+    mine = comm.group.place(PROCESS.rank)
+    if mine not in places:
+        return None
+    with comm.native.subgroup(sorted(places), name=name) as members:
+        return subset(comm, members.split(0, _key(places, mine)))

@@ -7,7 +7,6 @@ import time
 import shmcoll
 from shmcoll.mpi.abi.facts import CONSTANTS as c
 from shmcoll.mpi.abi.memory import put_text
-from shmcoll.mpi.objects.errors import class_of, text_of
 from shmcoll.mpi.objects.functions import mpi
 from shmcoll.mpi.process import PROCESS
 
@@ -73,13 +72,3 @@ def Wtime() -> float:
 @mpi()
 def Wtick() -> float:
     return time.get_clock_info("monotonic").resolution
-
-
-@mpi()
-def Error_class(code) -> int:
-    return class_of(code)
-
-
-@mpi()
-def Error_string(code, text) -> int:
-    return put_text(text, text_of(code) or f"error class {class_of(code)}", c["MPI_MAX_ERROR_STRING"])

@@ -54,6 +54,13 @@ class Buffer:
         if not self.datatype.is_contiguous:
             unpack(self, data)
 
+    def fill_from(self, data: np.ndarray) -> None:
+        """Put bytes where the elements belong."""
+        if self.datatype.is_contiguous:
+            self.whole()[:] = data
+        else:
+            self.fill(data)
+
     def typed(self, data: np.ndarray) -> np.ndarray:
         """Return packed bytes as an array of the basic type.
 
@@ -65,6 +72,19 @@ class Buffer:
         if dtype is None:
             raise MPIError("MPI_ERR_TYPE", f"{self.datatype.in_words} has not one basic type that can be computed with")
         return data.view(dtype)
+
+
+class Elements(Buffer):
+    """Elements in memory of our own, laid out as the datatype has it."""
+
+    __slots__ = ("_memory",)
+
+    def __init__(self, count: int, datatype: Datatype, data: np.ndarray | None = None):
+        low, high = datatype.span(count) if count else (0, 0)
+        self._memory = np.zeros(high - low, np.uint8)
+        super().__init__(self._memory.ctypes.data - low, count, datatype)
+        if data is not None:
+            self.fill_from(data)
 
 
 def memory_at(address: int, length: int) -> np.ndarray:

@@ -8,6 +8,7 @@ ranks first on the side whose first rank is the lower one; its group and remote 
 from collections.abc import Sequence
 from typing import Any
 
+from shmcoll import ANY
 from shmcoll.communicator import Communicator
 from shmcoll.mpi.abi.facts import CONSTANTS as c
 from shmcoll.mpi.objects.attributes import Attributes
@@ -61,11 +62,22 @@ class Comm:
         self.attributes = Attributes()
         self.topology: Any = None
         self.info: dict[str, str] = {}
-        self.references = 1  # the program's, and one for each pending request
+        self.offset = 0  # of the ranks of this side in `native`, for an intercommunicator
+        self._references = 1  # the program's, and one for each pending request
+
+    def retain(self) -> None:
+        """Keep the native communicator until `release` is called once more."""
+        self._references += 1
+
+    def release(self) -> None:
+        """Close the native communicator if nothing needs it any more."""
+        self._references -= 1
+        if self._references == 0:
+            self.native.close()
 
     @property
     def rank(self) -> int:
-        return self.group.place(WORLD_RANK[0])
+        return self.native.rank - self.offset
 
     @property
     def size(self) -> int:
@@ -87,6 +99,21 @@ class Comm:
         if not 0 <= root < self.size:
             raise MPIError("MPI_ERR_ROOT", f"root {root} is not in {self.in_words} of {self.size} ranks")
 
+    @property
+    def _remote_offset(self) -> int:
+        """The rank in `native` of the first rank that messages go to."""
+        return self.size if self.remote is not None and self.offset == 0 else 0
+
+    def to_native(self, peer: int) -> int | None:
+        """Return the rank in `native` of a peer; None for MPI_PROC_NULL, ANY for any."""
+        if peer == PROC_NULL:
+            return None
+        return ANY if peer == ANY_SOURCE else peer + self._remote_offset
+
+    def from_native(self, rank: int | None) -> int:
+        """Return the peer that is a rank of `native`; MPI_PROC_NULL for None."""
+        return PROC_NULL if rank is None else rank - self._remote_offset
+
     def check_peer(self, rank: int, *, may_be_any: bool = False) -> None:
         """Raise if no message can go to this rank, or come from it."""
         size = self.remote.size if self.remote else self.size
@@ -96,6 +123,3 @@ class Comm:
     @property
     def in_words(self) -> str:
         return self.name or f"communicator {self.handle & 0xFFFFFFFF:#x}"
-
-
-WORLD_RANK = [0]  # this process's rank in the job, when it has joined one

@@ -88,7 +88,7 @@ class Datatype:
         self.is_committed = contents.combiner == NAMED
         self.name = name
         self.attributes = Attributes()
-        self.references = 1
+        self.pair: tuple[Datatype, Datatype] | None = None  # of a value and an index
 
     @property
     def is_named(self) -> bool:
@@ -174,15 +174,14 @@ for _name, (_value, _index) in _PAIRS.items():
     _first, _second = _by_name[_value], _by_name[_index]
     _place = -(-_first.size // _second.alignment) * _second.alignment
     _unit = max(_first.alignment, _second.alignment)
-    DATATYPE.add(
-        Datatype(
-            joined([_first.runs, _second.runs.moved(_place)]),
-            0,
-            -(-(_place + _second.size) // _unit) * _unit,
-            Contents(NAMED),
-            alignment=_unit,
-            name=f"MPI_{_name}",
-        ),
-        c[f"MPI_{_name}"],
+    _made = Datatype(
+        joined([_first.runs, _second.runs.moved(_place)]),
+        0,
+        -(-(_place + _second.size) // _unit) * _unit,
+        Contents(NAMED),
+        alignment=_unit,
+        name=f"MPI_{_name}",
     )
+    _made.pair = _first, _second
+    DATATYPE.add(_made, c[f"MPI_{_name}"])
 BYTE = _by_name["BYTE"]

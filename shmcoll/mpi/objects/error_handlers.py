@@ -30,6 +30,10 @@ class ErrorHandler:
         self._function = (_FILE_FUNCTION if is_of_files else _FUNCTION)(address) if address else None
         self._number = ctypes.c_size_t if is_of_files else ctypes.c_int
 
+    @property
+    def is_predefined(self) -> bool:
+        return self._function is None
+
     def call(self, obj: Any, code: int) -> None:
         """Do what the handler does with an error of an object."""
         if self is ERRORS_RETURN:

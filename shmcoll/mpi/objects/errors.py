@@ -18,6 +18,7 @@ from shmcoll.errors import (
 from shmcoll.mpi.abi.facts import CONSTANTS as c
 
 _CLASS_BITS = 7
+_LARGEST_CLASS = (1 << _CLASS_BITS) - 1
 _KEPT_TEXTS = 1024
 
 _CLASSES: list[tuple[type[BaseException], int]] = [
@@ -35,6 +36,12 @@ _CLASSES: list[tuple[type[BaseException], int]] = [
     (NotImplementedError, c["MPI_ERR_UNSUPPORTED_OPERATION"]),
 ]
 
+_CLASS_NAMES = {
+    value: name
+    for name, value in c.items()
+    if name.startswith(("MPI_ERR_", "MPI_SUCCESS", "MPI_T_ERR_")) and value <= _LARGEST_CLASS
+}
+
 
 class MPIError(Exception):
     """What a function of MPI finds wrong. error_class: a class of the standard, or of the program."""
@@ -44,8 +51,41 @@ class MPIError(Exception):
         self.error_class = c[error_class] if isinstance(error_class, str) else error_class
 
 
+#: classes, codes and texts that the program has added
+_added: dict[int, tuple[int, str]] = {}
+LAST_USED = [c["MPI_ERR_LASTCODE"]]  # the largest code that is in use
+
 _texts: OrderedDict[int, str] = OrderedDict()
 _numbers = itertools.count(1)
+
+
+def add_code(error_class: int | None) -> int:
+    """Return a new code of a class; a new class, which is a code as well, for None."""
+    LAST_USED[0] += 1
+    _added[LAST_USED[0]] = LAST_USED[0] if error_class is None else error_class, ""
+    return LAST_USED[0]
+
+
+def added(code: int) -> tuple[int, str]:
+    """Return the class and the text of a code that the program has added.
+
+    Raises:
+        MPIError: it has not added this code.
+    """
+    if code not in _added:
+        raise MPIError("MPI_ERR_ARG", f"code {code} was not added by this program")
+    return _added[code]
+
+
+def set_text(code: int, text: str) -> None:
+    """Set the text of a code that the program has added."""
+    _added[code] = added(code)[0], text
+
+
+def remove_code(code: int) -> None:
+    """Forget a code that the program has added."""
+    added(code)
+    del _added[code]
 
 
 def error_code(error: BaseException, operation: str) -> int:
@@ -55,7 +95,9 @@ def error_code(error: BaseException, operation: str) -> int:
     else:
         kind = next((code for known, code in _CLASSES if isinstance(error, known)), c["MPI_ERR_INTERN"])
         text = str(error) if isinstance(error, ShmcollError) else f"{operation}: {type(error).__name__}: {error}"
-    code = kind | next(_numbers) % (1 << 30 - _CLASS_BITS) << _CLASS_BITS
+    if kind > _LARGEST_CLASS:  # a code of the program
+        return kind
+    code = kind | next(_numbers) % (1 << 29 - _CLASS_BITS) << _CLASS_BITS
     _texts[code] = text
     if len(_texts) > _KEPT_TEXTS:
         _texts.popitem(last=False)
@@ -63,9 +105,12 @@ def error_code(error: BaseException, operation: str) -> int:
 
 
 def text_of(code: int) -> str | None:
-    """Return the text of a code that `error_code` has returned; None if it is forgotten."""
-    return _texts.get(code)
+    """Return the text of a code; None if MPI has none for it."""
+    if code in _added:
+        return _added[code][1]
+    return _texts.get(code) or _CLASS_NAMES.get(class_of(code))
 
 
 def class_of(code: int) -> int:
-    return code & (1 << _CLASS_BITS) - 1
+    """Return the class of a code."""
+    return _added[code][0] if code in _added else code & _LARGEST_CLASS

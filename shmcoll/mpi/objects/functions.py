@@ -36,13 +36,16 @@ def mpi(
     def register(function: Function) -> Function:
         for one in (f"MPI_{name or function.__name__}", f"MPI_{name or function.__name__}_c"):
             if one in FUNCTIONS:
-                CALLBACKS[one] = _callback(one, function, frozenset(inout), frozenset(nullable))
+                CALLBACKS[one] = callback(one, function, frozenset(inout), frozenset(nullable))
         return function
 
     return register
 
 
-def _callback(name: str, function: Function, inout: frozenset[str], nullable: frozenset[str]) -> Any:
+def callback(
+    name: str, function: Function, inout: frozenset[str] = frozenset(), nullable: frozenset[str] = frozenset()
+) -> Any:
+    """Return what C can call for a function of MPI, by its name in C."""
     arguments = signatures.arguments(name, inout)
     inputs = [(i, _reader(one, one.name in nullable)) for i, one in enumerate(arguments) if one.kind < signatures.OUT]
     outputs = [(i, _writer(one)) for i, one in enumerate(arguments) if one.kind >= signatures.OUT]

@@ -1,0 +1,18 @@
+"""Functions of MPI that are not there: each says so in words when it is called."""
+
+from typing import Any
+
+from shmcoll.mpi.abi.facts import NAMES
+from shmcoll.mpi.objects.errors import MPIError
+from shmcoll.mpi.objects.functions import CALLBACKS, callback
+
+
+def refuse_the_rest() -> None:
+    """Register a function that raises for each name that has none."""
+    for name in NAMES:
+        if name not in CALLBACKS:
+            CALLBACKS[name] = callback(name, _raise)
+
+
+def _raise(*_: Any) -> None:
+    raise MPIError("MPI_ERR_UNSUPPORTED_OPERATION", "shmcoll does not have this function")
