@@ -58,6 +58,10 @@ class Library:
         self._slots = {name: i for i, name in enumerate(NAMES)}
         self._kept: list[Any] = []  # what the table points to
 
+    def variable(self, name: str) -> int:
+        """Return the value of a variable of the library, such as MPI_UNWEIGHTED."""
+        return ctypes.c_size_t.in_dll(self._loaded, name).value
+
     def fill(self, functions: Mapping[str, Any]) -> None:
         """Put functions into the table. functions: callbacks of ctypes, or addresses, by name."""
         for name, function in functions.items():

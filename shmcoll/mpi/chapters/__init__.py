@@ -13,6 +13,8 @@ CHAPTERS = (
     "groups",
     "communicators",
     "intercommunicators",
+    "topologies",
+    "status",
     "requests",
     "messages",
     "collectives",

@@ -185,9 +185,9 @@ def _scattered(blocks: Blocks | None, target: int, count: int, datatype: Any, ro
     def perform() -> None:
         into = np.empty(blocks.lengths[root], np.uint8) if own is None and blocks else own.target() if own else None
         if blocks is None:
-            comm.native.scatter_v(None, None, root, out=into)
+            comm.native.scatter_v(None, root, out=into)
         else:
-            comm.native.scatter_v(blocks.packed(), blocks.lengths, root, out=into)
+            comm.native.scatter_v(blocks.packed(), root, send_counts=blocks.lengths, out=into)
         if own is not None:
             own.fill(into)  # type: ignore[arg-type]
 

@@ -78,9 +78,9 @@ def Comm_dup(comm: Comm) -> Comm:
 
 
 @mpi()
-def Comm_dup_with_info(comm: Comm, info: Info) -> Comm:
+def Comm_dup_with_info(comm: Comm, info: Info | None) -> Comm:
     copy = duplicate(comm, comm.native.dup())
-    copy.info = dict(info)
+    copy.info = dict(info or {})
     return copy
 
 
@@ -90,7 +90,7 @@ def Comm_idup(comm: Comm) -> tuple[Comm, Any]:
     return copy, added(WorkRequest(comm, None))
 
 
-@mpi(nullable=("info",))
+@mpi()
 def Comm_idup_with_info(comm: Comm, info: Info | None) -> tuple[Comm, Any]:
     copy, request = Comm_idup(comm)
     copy.info = dict(info or {})
@@ -104,7 +104,7 @@ def Comm_split(comm: Comm, color: int, key: int) -> Comm | None:
     return subset(comm, comm.native.split(None if color == UNDEFINED else color, key))
 
 
-@mpi(nullable=("info",))
+@mpi()
 def Comm_split_type(comm: Comm, kind: int, key: int, _info: Info | None) -> Comm | None:
     """All ranks are on one machine, so MPI_COMM_TYPE_SHARED is all of them. What is below a machine has no names here:
     nobody joins a group of a resource, as MPI allows."""
@@ -128,12 +128,17 @@ def Comm_create_group(comm: Comm, group: Group, tag: int) -> Comm | None:
     return _of_members(comm, group, f"MPI_Comm_create_group {tag}")
 
 
-@mpi(nullable=("info",))
+@mpi()
 def Comm_create_from_group(group: Group, tag: int, info: Info | None, errhandler: ErrorHandler) -> Comm | None:
     comm = _of_members(PROCESS.world, group, f"MPI_Comm_create_from_group {text_at(tag)}")
     if comm is not None:
         comm.errhandler, comm.info = errhandler, dict(info or {})
     return comm
+
+
+@mpi()
+def Comm_get_parent() -> None:
+    """No process was spawned."""
 
 
 @mpi(inout=("comm",))
@@ -162,12 +167,12 @@ def Comm_set_name(comm: Comm, name: int) -> None:
     comm.name = text_at(name)[: LONGEST_NAME - 1]
 
 
+@mpi(nullable=("comm",))
+def Comm_get_name(comm: Comm | None, name: int) -> int:
+    return put_text(name, comm.name if comm else "MPI_COMM_NULL", LONGEST_NAME)
+
+
 @mpi()
-def Comm_get_name(comm: Comm, name: int) -> int:
-    return put_text(name, comm.name, LONGEST_NAME)
-
-
-@mpi(nullable=("info",))
 def Comm_set_info(comm: Comm, info: Info | None) -> None:
     comm.info.update(info or {})
 

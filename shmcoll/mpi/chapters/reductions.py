@@ -146,12 +146,12 @@ def _scanned(name: str, source: int, target: int, count: int, datatype: Datatype
     def perform() -> None:
         data = own.packed()
         if known is not None:
-            found = getattr(comm.native, name)(data.view(known[1]), known[0]).view(np.uint8)
+            found = getattr(comm.native, name)(data.view(known[1]), known[0])
         else:
             rows = comm.native.all_gather(data).reshape(comm.size, -1)
             found = _combined(rows[: last + 1], op, own)[-1] if last >= 0 else data
         if result is not None:
-            result.fill_from(found)
+            result.fill_from(found.view(np.uint8))
 
     return perform
 

@@ -24,7 +24,7 @@ def collective(*, nullable: tuple[str, ...] = (), inout: tuple[str, ...] = ()) -
 
     def register(describe: Describe) -> Describe:
         name = describe.__name__
-        options: dict[str, Any] = {"nullable": (*nullable, "info"), "inout": inout}
+        options: dict[str, Any] = {"nullable": nullable, "inout": inout}
 
         @mpi(name=name, **options)
         def blocking(*arguments: Any) -> None:

@@ -29,7 +29,8 @@ def mpi(
 
     Args:
         inout: the names of arguments in C, pointers, that go in and come out: the function gets them as `Numbers`.
-        nullable: the names of handles in C that may be null: the function gets None.
+        nullable: the names of handles in C that may be null: the function gets None. So may be hints, which are an
+            MPI_Info that is not the first argument.
         name: in C, without `MPI_`, if it is not that of the function.
     """
 
@@ -47,7 +48,11 @@ def callback(
 ) -> Any:
     """Return what C can call for a function of MPI, by its name in C."""
     arguments = signatures.arguments(name, inout)
-    inputs = [(i, _reader(one, one.name in nullable)) for i, one in enumerate(arguments) if one.kind < signatures.OUT]
+    inputs = [
+        (i, _reader(one, one.name in nullable or (one.type == "MPI_Info" and i > 0)))
+        for i, one in enumerate(arguments)
+        if one.kind < signatures.OUT
+    ]
     outputs = [(i, _writer(one)) for i, one in enumerate(arguments) if one.kind >= signatures.OUT]
     result = number_type(FUNCTIONS[name][0])
 
