@@ -6,6 +6,7 @@ from shmcoll.mpi.objects import refused
 
 CHAPTERS = (
     "environment",
+    "conversions",
     "error_handlers",
     "info",
     "attributes",
