@@ -25,6 +25,7 @@ from shmcoll.engine.compiler.compile import (
     load_routine,
     routine_functions,
 )
+from shmcoll.engine.kernels import runs
 from shmcoll.engine.kernels.dtypes import DType
 from shmcoll.engine.native import tensor_entry
 from shmcoll.engine.system import interpreter
@@ -37,7 +38,7 @@ Progress = Callable[[str], None]
 #: routines that nearly every job uses
 USUAL = ("all_reduce", "barrier")
 GATE = "gate"  # for jitted code
-ALL = (*RECORDS, GATE, "array_allocator", tensor_entry.NAME, "calls_over_nodes")
+ALL = (*RECORDS, GATE, "array_allocator", tensor_entry.NAME, runs.NAME, "calls_over_nodes")
 
 _ROUTINE = 10  # time to compile a routine, in units of the time for a reduction
 _TOGETHER = 8  # so many reductions in a fork
@@ -53,6 +54,8 @@ def functions_of(name: str) -> Functions:
         return allocator_functions()
     if name == tensor_entry.NAME:
         return tensor_entry.functions()
+    if name == runs.NAME:
+        return runs.functions()
     if name == "calls_over_nodes":
         from shmcoll.nodes.algorithms import collectives  # a job on one machine imports nothing of `nodes/`
 

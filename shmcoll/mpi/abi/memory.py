@@ -4,6 +4,8 @@ import ctypes
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
+
 #: integers of the ABI, by their types in C. Handles are integers; a file's is a pointer
 NUMBERS: dict[str, Any] = {
     "int": ctypes.c_int,
@@ -38,12 +40,21 @@ class Numbers:
 
     def read(self, count: int) -> list[int]:
         """Return the first `count` numbers."""
-        return list((self._type * count).from_address(self.address)) if count > 0 else []
+        return list(self._memory(count)) if count > 0 else []
+
+    def array(self, count: int) -> np.ndarray:
+        """Return the first `count` numbers as an array of its own."""
+        return np.array(self._memory(count) if count > 0 else (), np.int64)
 
     def write(self, numbers: Iterable[int]) -> None:
         values = list(numbers)
         if values:
-            (self._type * len(values)).from_address(self.address)[:] = values
+            self._memory(len(values))[:] = values
+
+    def _memory(self, count: int) -> Any:
+        if not self.address:
+            raise ValueError(f"an array of {count} is a null pointer")
+        return (self._type * count).from_address(self.address)
 
     @property
     def value(self) -> Any:

@@ -309,17 +309,6 @@ def _nobody() -> Comm:
     return PROCESS.world
 
 
-# --- how many elements have come --------------------------------------------------------------------------------------
-
-
-@mpi()
-def Get_count(status: int, datatype: Datatype) -> int:
-    length = statuses.at(status).bytes
-    if datatype.size == 0:
-        return 0 if length == 0 else c["MPI_UNDEFINED"]
-    return length // datatype.size if length % datatype.size == 0 else c["MPI_UNDEFINED"]
-
-
 @mpi()
 def Test_cancelled(status: int) -> bool:
     return statuses.at(status).is_cancelled

@@ -1,14 +1,14 @@
 """Datatypes: which bytes, from an address on, belong to an element.
 
-A datatype is a list of contiguous runs of bytes, in the order in which they are packed, computed once when it is made.
-Each run holds elements of one basic type. Neighbours of one basic type become one run, so a contiguous datatype has
-one, and its data go as they are, without packing.
+A datatype is a list of contiguous runs of bytes (`runs.py`), computed once when it is made. A contiguous datatype has
+one, and its data go as they are, without packing. `derived.py` makes datatypes of others.
 
-Cost of making one: O(runs of the result) with numpy. Cost of packing n elements: O(n * runs) copies in native code.
+Cost of packing n elements: O(n * runs) copies in native code.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from copy import copy
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +17,10 @@ from shmcoll.mpi.abi.facts import CONSTANTS as c
 from shmcoll.mpi.objects.attributes import Attributes
 from shmcoll.mpi.objects.errors import MPIError
 from shmcoll.mpi.objects.handles import DATATYPE
+from shmcoll.mpi.objects.runs import Runs, joined, one_run
 
 NAMED = c["MPI_COMBINER_NAMED"]
+_PREDEFINED = NAMED, *(c[f"MPI_COMBINER_{name}"] for name in ("F90_INTEGER", "F90_REAL", "F90_COMPLEX", "VALUE_INDEX"))
 
 
 class Contents(NamedTuple):
@@ -31,92 +33,88 @@ class Contents(NamedTuple):
     counts: Sequence[int] = ()  # large ones, of the forms with MPI_Count
 
 
-@dataclass(frozen=True)
-class Runs:
-    """Contiguous runs of bytes. basics: the number of each run's basic type in `BASICS`."""
-
-    offsets: np.ndarray
-    lengths: np.ndarray
-    basics: np.ndarray
-
-    @property
-    def bytes(self) -> int:
-        return int(self.lengths.sum())
-
-    def moved(self, by: int) -> "Runs":
-        return Runs(self.offsets + by, self.lengths, self.basics)
-
-    def repeated(self, displacements: np.ndarray) -> "Runs":
-        """Return these runs once for each displacement."""
-        n = len(displacements)
-        offsets = (displacements[:, None] + self.offsets[None, :]).ravel()
-        return Runs(offsets, np.tile(self.lengths, n), np.tile(self.basics, n)).merged()
-
-    def merged(self) -> "Runs":
-        """Join each run to the one before it, where that ends where it begins and has the same basic type."""
-        some = self.lengths > 0
-        offsets, lengths, basics = self.offsets[some], self.lengths[some], self.basics[some]
-        if len(offsets) < 2:
-            return Runs(offsets, lengths, basics)
-        joins = (offsets[1:] == offsets[:-1] + lengths[:-1]) & (basics[1:] == basics[:-1])
-        firsts = np.flatnonzero(np.concatenate(([True], ~joins)))
-        return Runs(offsets[firsts], np.add.reduceat(lengths, firsts), basics[firsts])
-
-
-def joined(parts: Sequence[Runs]) -> Runs:
-    """Return the runs of several, one after the other."""
-    if not parts:
-        return NO_RUNS
-    fields = (np.concatenate([getattr(one, name) for one in parts]) for name in ("offsets", "lengths", "basics"))
-    return Runs(*fields).merged()
-
-
-NO_RUNS = Runs(*(np.zeros(0, np.int64) for _ in range(3)))
-
-
 class Datatype:
-    """A datatype. lb and extent: as the standard has them; the true ones follow from the runs."""
+    """A datatype.
+
+    Args:
+        lb, extent: as the standard has them; the true ones follow from the runs.
+        contents: how it was made.
+        alignment: of the basic type that needs most.
+        has_bounds: whether the program has set lb and extent, of this datatype or of one in it.
+        name: of the ABI, or of the program.
+    """
 
     handle = DATATYPE.null
 
-    def __init__(self, runs: Runs, lb: int, extent: int, contents: Contents, *, alignment: int = 1, name: str = ""):
+    def __init__(
+        self,
+        runs: Runs,
+        lb: int,
+        extent: int,
+        contents: Contents,
+        *,
+        alignment: int = 1,
+        has_bounds: bool = False,
+        name: str = "",
+    ):
         self.runs = runs
         self.size = runs.bytes
         self.lb, self.extent = lb, extent
         self.alignment = alignment
+        self.has_bounds = has_bounds
         self.contents = contents
-        self.is_committed = contents.combiner == NAMED
+        self.is_committed = self.is_predefined
         self.name = name
         self.attributes = Attributes()
+        self.dtype: np.dtype | None = None  # of numpy, of a basic type
         self.pair: tuple[Datatype, Datatype] | None = None  # of a value and an index
+        some = len(runs.offsets) > 0
+        self.true_lb = int(runs.offsets.min()) if some else 0
+        self.true_ub = int((runs.offsets + runs.lengths).max()) if some else 0
 
     @property
     def is_named(self) -> bool:
         return self.contents.combiner == NAMED
 
     @property
-    def true_lb(self) -> int:
-        return int(self.runs.offsets.min()) if len(self.runs.offsets) else 0
+    def is_predefined(self) -> bool:
+        """Whether it belongs to MPI, so that the program cannot free it."""
+        return self.contents.combiner in _PREDEFINED
 
-    @property
-    def true_ub(self) -> int:
-        return int((self.runs.offsets + self.runs.lengths).max()) if len(self.runs.offsets) else 0
-
-    @property
+    @cached_property
     def is_contiguous(self) -> bool:
         """Whether elements one behind the other are one run from the address on."""
-        return self.size == self.extent and len(self.runs.offsets) <= 1 and (not self.size or self.true_lb == 0)
+        if self.size == 0:
+            return self.extent == 0
+        return self.size == self.extent and self.true_lb == 0 and len(self.runs.as_bytes().offsets) == 1
 
-    @property
+    @cached_property
+    def rows(self) -> np.ndarray:
+        """The table by which native code packs an element."""
+        return self.runs.rows()
+
+    @cached_property
     def basic(self) -> "Datatype | None":
         """The basic type of all runs; None if there are several or none."""
         kinds = np.unique(self.runs.basics)
         return BASICS[kinds[0]] if len(kinds) == 1 else None
 
+    @cached_property
+    def elements(self) -> np.ndarray:
+        """How many elements of a basic type each run has."""
+        sizes = np.array([one.size for one in BASICS])
+        return self.runs.lengths // sizes[self.runs.basics]
+
     def span(self, count: int) -> tuple[int, int]:
         """Return from where to where, relative to the address, bytes of so many elements lie."""
         last = (count - 1) * self.extent
         return self.true_lb + min(last, 0), self.true_ub + max(last, 0)
+
+    def copied(self) -> "Datatype":
+        """Return another one that is the same, with no attributes and no handle."""
+        made = copy(self)
+        made.attributes, made.handle = Attributes(), DATATYPE.null
+        return made
 
     def check_committed(self) -> None:
         if not self.is_committed:
@@ -142,7 +140,7 @@ _DTYPES: dict[str, Any] = {
     "REAL": "f4", "DOUBLE_PRECISION": "f8", "COMPLEX": "c8", "DOUBLE_COMPLEX": "c16", "LOGICAL1": "i1",
     "LOGICAL2": "i2", "LOGICAL4": "i4", "LOGICAL8": "i8", "INTEGER1": "i1", "INTEGER2": "i2", "INTEGER4": "i4",
     "INTEGER8": "i8", "REAL2": "f2", "REAL4": "f4", "REAL8": "f8", "REAL16": "g", "COMPLEX4": None, "COMPLEX8": "c8",
-    "COMPLEX16": "c16", "COMPLEX32": "G",
+    "COMPLEX16": "c16", "COMPLEX32": "G", "INTEGER16": None, "LOGICAL16": None, "X_C_FLOAT16": "f2", "X_BFLOAT16": None,
 }  # fmt: skip
 #: pairs of a value and an index, by the names of both
 _PAIRS = {
@@ -153,25 +151,36 @@ _PAIRS = {
 }  # fmt: skip
 
 
-def element(basic: "Datatype") -> np.dtype | None:
+#: names of the ABI's that differ from those of the constants
+_SPELLED = {"C_FLOAT_COMPLEX": "MPI_C_COMPLEX", "X_C_FLOAT16": "MPIX_C_FLOAT16", "X_BFLOAT16": "MPIX_BFLOAT16"}
+
+
+def element(basic: Datatype) -> np.dtype | None:
     """Return numpy's dtype of a basic type; None if numpy has none."""
-    code = _DTYPES.get(basic.name.removeprefix("MPI_"))
-    return np.dtype(code) if code else None
+    return basic.dtype
 
 
-def _add_basic(name: str) -> Datatype:
-    handle = c[f"MPI_{name}"]
+def _add_basic(name: str, code: str | None) -> Datatype:
+    handle = c[f"MPI{name}" if name.startswith("X_") else f"MPI_{name}"]
     size = (handle & 0xFFFF) >> 8  # MPICH has the size in the handle
-    runs = Runs(*(np.array([value], np.int64) for value in (0, size, len(BASICS))))
-    made = Datatype(runs, 0, size, Contents(NAMED), alignment=min(size, 16), name=f"MPI_{name}")
+    runs = one_run(size, len(BASICS))
+    made = Datatype(runs, 0, size, Contents(NAMED), alignment=_alignment(size, code), name=_SPELLED.get(name, f"MPI_{name}"))
+    made.dtype = np.dtype(code) if code else None
     BASICS.append(made)
     DATATYPE.add(made, handle)
     return made
 
 
-_by_name = {name: _add_basic(name) for name in _DTYPES}
+def _alignment(size: int, code: str | None) -> int:
+    return np.dtype(code).alignment if code else min(size, 16)
+
+
+BY_NAME = {name: _add_basic(name, code) for name, code in _DTYPES.items()}
+#: the pairs in C, by the datatypes of value and index
+PAIRS: dict[tuple[Datatype, Datatype], Datatype] = {}
+
 for _name, (_value, _index) in _PAIRS.items():
-    _first, _second = _by_name[_value], _by_name[_index]
+    _first, _second = BY_NAME[_value], BY_NAME[_index]
     _place = -(-_first.size // _second.alignment) * _second.alignment
     _unit = max(_first.alignment, _second.alignment)
     _made = Datatype(
@@ -184,4 +193,6 @@ for _name, (_value, _index) in _PAIRS.items():
     )
     _made.pair = _first, _second
     DATATYPE.add(_made, c[f"MPI_{_name}"])
-BYTE = _by_name["BYTE"]
+    if _index == "INT":
+        PAIRS[_first, _second] = _made
+BYTE = BY_NAME["BYTE"]

@@ -8,6 +8,7 @@ the object that the call is about has been called. No exception goes back to C: 
 
 import ctypes
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from shmcoll.mpi.abi import signatures
@@ -23,7 +24,7 @@ CALLBACKS: dict[str, Any] = {}
 
 
 def mpi(
-    *, inout: tuple[str, ...] = (), nullable: tuple[str, ...] = (), name: str = ""
+    *, inout: tuple[str, ...] = (), nullable: tuple[str, ...] = (), name: str = "", with_form: bool = False
 ) -> Callable[[Function], Function]:
     """Register a function of MPI.
 
@@ -32,12 +33,14 @@ def mpi(
         nullable: the names of handles in C that may be null: the function gets None. So may be hints, which are an
             MPI_Info that is not the first argument.
         name: in C, without `MPI_`, if it is not that of the function.
+        with_form: whether the function gets, as its first argument, whether it is the form for large counts.
     """
 
     def register(function: Function) -> Function:
         for one in (f"MPI_{name or function.__name__}", f"MPI_{name or function.__name__}_c"):
             if one in FUNCTIONS:
-                CALLBACKS[one] = callback(one, function, frozenset(inout), frozenset(nullable))
+                called = partial(function, one.endswith("_c")) if with_form else function
+                CALLBACKS[one] = callback(one, called, frozenset(inout), frozenset(nullable))
         return function
 
     return register

@@ -4,6 +4,7 @@ import ctypes
 from dataclasses import dataclass
 
 from shmcoll.mpi.abi.facts import CONSTANTS as c
+from shmcoll.mpi.objects.errors import MPIError
 
 IGNORE = c["MPI_STATUS_IGNORE"]
 BYTES = 20
@@ -33,6 +34,8 @@ class Status:
 
 def at(address: int) -> Status:
     """Return a status of the program."""
+    if address in (0, IGNORE):
+        raise MPIError("MPI_ERR_ARG", "the status is a null pointer or MPI_STATUS_IGNORE")
     words = (ctypes.c_int32 * 5).from_address(address)
     length = (words[0] & 0xFFFFFFFF) | words[1] >> 1 << 32
     return Status(words[2], words[3], words[4], length, bool(words[1] & 1))
