@@ -31,6 +31,7 @@ class Kind:
             while (handle := self._signed(self._base + self._next)) in self._objects:
                 self._next = (self._next + 1) % _NUMBERS
             self._next = (self._next + 1) % _NUMBERS
+        handle = self._signed(handle)
         self._objects[handle] = obj
         obj.handle = handle
         return handle
