@@ -105,6 +105,14 @@ class Datatype:
         sizes = np.array([one.size for one in BASICS])
         return self.runs.lengths // sizes[self.runs.basics]
 
+    @cached_property
+    def sections(self) -> list[tuple[int, "Datatype"]]:
+        """Packed bytes of one basic type, one behind the other: how many, and the type."""
+        runs = self.runs
+        firsts = np.flatnonzero(np.diff(runs.basics, prepend=-1))
+        lengths = np.add.reduceat(runs.lengths, firsts) if len(firsts) else firsts
+        return [(int(n), BASICS[runs.basics[first]]) for n, first in zip(lengths, firsts, strict=True)]
+
     def span(self, count: int) -> tuple[int, int]:
         """Return from where to where, relative to the address, bytes of so many elements lie."""
         last = (count - 1) * self.extent

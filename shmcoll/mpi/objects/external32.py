@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from shmcoll.mpi.objects.datatypes import BASICS, Datatype
+from shmcoll.mpi.objects.datatypes import BY_NAME, Datatype
 
-_SHORTER = {"LONG": "i4", "UNSIGNED_LONG": "u4", "WCHAR": "u2"}
+_SHORTER = {BY_NAME[name]: np.dtype(code) for name, code in {"LONG": "i4", "UNSIGNED_LONG": "u4", "WCHAR": "u2"}.items()}
 _COMPLEX = {"c8": "f4", "c16": "f8", "G": "g"}
 _QUADRUPLE = np.dtype([("high", ">u8"), ("low", ">u8")])
 _FRACTION = np.uint64((1 << 63) - 1)
@@ -50,21 +50,8 @@ def _converted(datatype: Datatype, data: np.ndarray, *, is_external: bool) -> np
 
 def _sections(datatype: Datatype) -> Iterator[tuple[int, int, int, Datatype]]:
     """Yield, for packed bytes of one basic type: how many, the size of that type here and there, the type."""
-    runs = datatype.runs
-    if not len(runs.offsets):
-        return
-    firsts = np.flatnonzero(np.concatenate(([True], np.diff(runs.basics) != 0)))
-    for first, length in zip(firsts, np.add.reduceat(runs.lengths, firsts), strict=True):
-        basic = BASICS[runs.basics[first]]
-        shorter = _SHORTER.get(_name(basic))
-        yield int(length), basic.size, np.dtype(shorter).itemsize if shorter else basic.size, basic
-
-
-def _name(basic: Datatype) -> str:
-    """Return the name of the ABI; the program may have set another one."""
-    from shmcoll.mpi.objects.datatypes import BY_NAME
-
-    return next(name for name, one in BY_NAME.items() if one is basic)
+    for length, basic in datatype.sections:
+        yield length, basic.size, _SHORTER[basic].itemsize if basic in _SHORTER else basic.size, basic
 
 
 def _section(data: np.ndarray, basic: Datatype, is_external: bool) -> np.ndarray:
@@ -72,7 +59,7 @@ def _section(data: np.ndarray, basic: Datatype, is_external: bool) -> np.ndarray
     own = _scalar(basic)
     if own == np.dtype("g"):
         return (_from_quadruple if is_external else _to_quadruple)(data)
-    other = np.dtype(_SHORTER.get(_name(basic), own)).newbyteorder(">")
+    other = np.dtype(_SHORTER.get(basic, own)).newbyteorder(">")
     given, needed = (other, own) if is_external else (own, other)
     return np.ascontiguousarray(data.view(given).astype(needed)).view(np.uint8)
 
