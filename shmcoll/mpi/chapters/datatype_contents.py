@@ -1,9 +1,9 @@
 """MPI's chapter on datatypes: how a datatype was made, and datatypes that are found by what they must hold."""
 
 from functools import cache
+from typing import Any
 
 from shmcoll.mpi.abi.facts import CONSTANTS as c
-from shmcoll.mpi.abi.memory import Numbers
 from shmcoll.mpi.objects.datatypes import BY_NAME, PAIRS, Contents, Datatype
 from shmcoll.mpi.objects.errors import MPIError
 from shmcoll.mpi.objects.functions import mpi
@@ -25,20 +25,23 @@ def Type_get_envelope(large: bool, datatype: Datatype) -> tuple[int, ...]:
 
 
 @mpi(with_form=True)
-def Type_get_contents(large: bool, datatype: Datatype, *given: int | Numbers) -> None:
+def Type_get_contents(large: bool, datatype: Datatype, *given: Any) -> None:
     made = datatype.contents
     if datatype.is_named:
         raise MPIError("MPI_ERR_TYPE", f"{datatype.in_words} was not made of others, so it has no contents")
     if not large:
         _check_counts(datatype)
-    fields = [made.integers, made.addresses, *([made.counts] if large else []), made.types]
-    rooms, arrays = given[: len(fields)], given[len(fields) :]
-    for room, field, what in zip(rooms, fields, ("integers", "addresses", "large counts", "datatypes"), strict=False):
-        if room < len(field):
-            raise MPIError("MPI_ERR_ARG", f"room for {room} {what}, and {datatype.in_words} has {len(field)}")
-    for array, field in zip(arrays[:-1], fields, strict=False):
+    numbers = [made.integers, made.addresses, *([made.counts] if large else [])]
+    needed = [*map(len, numbers), len(made.types)]
+    for room, length in zip(given, needed, strict=False):
+        if room < length:
+            raise MPIError(
+                "MPI_ERR_ARG", f"room for {room} arguments of {datatype.in_words}, which has {length} of a kind"
+            )
+    *arrays, handles = given[len(needed) :]
+    for array, field in zip(arrays, numbers, strict=True):
         array.write(field)
-    arrays[-1].write([_own(one).handle for one in made.types])
+    handles.write([_own(one).handle for one in made.types])
 
 
 def _own(datatype: Datatype) -> Datatype:

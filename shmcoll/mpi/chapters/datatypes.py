@@ -22,9 +22,7 @@ _LARGEST = (1 << 31) - 1
 # --- making -----------------------------------------------------------------------------------------------------------
 
 
-def _contents(
-    large: bool, name: str, integers: Sequence[int], addresses: Sequence[int], *types: Datatype
-) -> Contents:
+def _contents(large: bool, name: str, integers: Sequence[int], addresses: Sequence[int], *types: Datatype) -> Contents:
     """Return the contents of a datatype whose arguments are numbers, and then addresses or bounds."""
     combiner = c[f"MPI_COMBINER_{name}"]
     if large:
@@ -78,9 +76,7 @@ def Type_create_hindexed_block(large: bool, count: int, length: int, displacemen
 
 
 @mpi(with_form=True)
-def Type_create_struct(
-    large: bool, count: int, lengths: Numbers, displacements: Numbers, handles: Numbers
-) -> Datatype:
+def Type_create_struct(large: bool, count: int, lengths: Numbers, displacements: Numbers, handles: Numbers) -> Datatype:
     some, places = _read(count, lengths, displacements)
     types = [DATATYPE.find(handle) for handle in handles.read(count)]
     contents = _contents(large, "STRUCT", (count, *some.tolist()), places.tolist(), *types)

@@ -55,9 +55,9 @@ class Buffer:
             unpack(self, data)
 
     def fill_from(self, data: np.ndarray) -> None:
-        """Put bytes where the elements belong."""
+        """Put bytes where the elements belong. There may be fewer than the elements have."""
         if self.datatype.is_contiguous:
-            self.whole()[:] = data
+            self.whole()[: len(data)] = data
         else:
             self.fill(data)
 

@@ -172,7 +172,8 @@ def _add_basic(name: str, code: str | None) -> Datatype:
     handle = c[f"MPI{name}" if name.startswith("X_") else f"MPI_{name}"]
     size = (handle & 0xFFFF) >> 8  # MPICH has the size in the handle
     runs = one_run(size, len(BASICS))
-    made = Datatype(runs, 0, size, Contents(NAMED), alignment=_alignment(size, code), name=_SPELLED.get(name, f"MPI_{name}"))
+    spelled = _SPELLED.get(name, f"MPI_{name}")
+    made = Datatype(runs, 0, size, Contents(NAMED), alignment=_alignment(size, code), name=spelled)
     made.dtype = np.dtype(code) if code else None
     BASICS.append(made)
     DATATYPE.add(made, handle)

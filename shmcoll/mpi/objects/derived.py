@@ -27,7 +27,7 @@ def blocks(parts: Sequence[Blocks], contents: Contents, *, is_struct: bool = Fal
     for _, lengths, _ in parts:
         check_counts("block length", lengths)
     runs = joined([old.runs.blocks(old.extent, lengths, places) for old, lengths, places in parts])
-    alignment = max([old.alignment for old, _, _ in parts], default=1)
+    alignment = max([old.alignment for old, lengths, _ in parts if (lengths > 0).any()], default=1)
     bounds = [(old.has_bounds, *_bounds(old, *some)) for old, *some in parts if _has_any(old, some[0])]
     has_bounds = any(is_set for is_set, _, _ in bounds)
     counted = [bound for is_set, *bound in bounds if is_set == has_bounds]

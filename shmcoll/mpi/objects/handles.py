@@ -28,8 +28,9 @@ class Kind:
     def add(self, obj: Any, handle: int | None = None) -> int:
         """Give an object a handle. handle: that of the ABI, if it has one."""
         if handle is None:
-            while (handle := self._signed(self._base + self._next)) in self._objects:
+            while self._signed(self._base + self._next) in self._objects:
                 self._next = (self._next + 1) % _NUMBERS
+            handle = self._base + self._next
             self._next = (self._next + 1) % _NUMBERS
         handle = self._signed(handle)
         self._objects[handle] = obj
