@@ -11,7 +11,11 @@ import numpy as np
 
 from shmcoll.mpi.objects.datatypes import BY_NAME, Datatype
 
-_SHORTER = {BY_NAME["LONG"]: np.dtype("i4"), BY_NAME["UNSIGNED_LONG"]: np.dtype("u4"), BY_NAME["WCHAR"]: np.dtype("u2")}
+_SHORTER: dict[Datatype, np.dtype] = {
+    BY_NAME["LONG"]: np.dtype("i4"),
+    BY_NAME["UNSIGNED_LONG"]: np.dtype("u4"),
+    BY_NAME["WCHAR"]: np.dtype("u2"),
+}
 _COMPLEX = {"c8": "f4", "c16": "f8", "G": "g"}
 _QUADRUPLE = np.dtype([("high", ">u8"), ("low", ">u8")])
 _FRACTION = np.uint64((1 << 63) - 1)
