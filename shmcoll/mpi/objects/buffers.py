@@ -10,6 +10,7 @@ import numpy as np
 
 from shmcoll.mpi.objects.datatypes import Datatype, element
 from shmcoll.mpi.objects.errors import MPIError
+from shmcoll.mpi.objects.packing import pack, unpack
 
 
 class Buffer:
@@ -39,9 +40,7 @@ class Buffer:
 
     def packed(self) -> np.ndarray:
         """Return the bytes of the elements: the program's own, if the datatype is contiguous."""
-        from shmcoll.mpi.objects.packing import pack
-
-        return self.whole() if self.datatype.is_contiguous else pack(self)
+        return self.whole() if self.datatype.is_contiguous else pack(self.address, self.count, self.datatype)
 
     def target(self) -> np.ndarray:
         """Return bytes to receive into: the program's own if the datatype is contiguous, else to be given to `fill`."""
@@ -49,10 +48,8 @@ class Buffer:
 
     def fill(self, data: np.ndarray) -> None:
         """Put bytes where the elements belong. It does nothing if `target` has given the program's own."""
-        from shmcoll.mpi.objects.packing import unpack
-
         if not self.datatype.is_contiguous:
-            unpack(self, data)
+            unpack(self.address, self.datatype, data)
 
     def fill_from(self, data: np.ndarray) -> None:
         """Put bytes where the elements belong. There may be fewer than the elements have."""

@@ -2,38 +2,35 @@
 
 import ctypes
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from shmcoll.engine.compiler.compile import load_functions
 from shmcoll.engine.kernels import runs as native
+from shmcoll.mpi.objects.datatypes import Datatype
 from shmcoll.startup.warm import fill_cache
-
-if TYPE_CHECKING:
-    from shmcoll.mpi.objects.buffers import Buffer
 
 _WORD = ctypes.c_int64
 
 
-def pack(buffer: "Buffer") -> np.ndarray:
-    """Return the bytes of the elements, packed."""
-    packed = np.empty(buffer.bytes, np.uint8)
-    _move(_native()[0], buffer.datatype.rows, buffer.address, buffer.datatype.extent, buffer.count, packed)
+def pack(address: int, count: int, datatype: Datatype) -> np.ndarray:
+    """Return the bytes of elements, packed."""
+    packed = np.empty(count * datatype.size, np.uint8)
+    _move(_native()[0], datatype.rows, address, datatype.extent, count, packed)
     return packed
 
 
-def unpack(buffer: "Buffer", data: np.ndarray) -> None:
-    """Put packed bytes where the elements belong. There may be fewer than the elements have."""
-    datatype = buffer.datatype
+def unpack(address: int, datatype: Datatype, data: np.ndarray) -> None:
+    """Put packed bytes where the elements belong. The last element may get only some of its bytes."""
     if not len(data):
         return
     data = np.ascontiguousarray(data)
     whole, rest = divmod(len(data), datatype.size)
-    _move(_native()[1], datatype.rows, buffer.address, datatype.extent, whole, data)
+    _move(_native()[1], datatype.rows, address, datatype.extent, whole, data)
     if rest:
         part = datatype.runs.begin(rest).rows()
-        _move(_native()[1], part, buffer.address + whole * datatype.extent, 0, 1, data[whole * datatype.size :])
+        _move(_native()[1], part, address + whole * datatype.extent, 0, 1, data[whole * datatype.size :])
 
 
 def _move(move: Any, rows: np.ndarray, address: int, extent: int, count: int, packed: np.ndarray) -> None:
