@@ -7,7 +7,6 @@ Cost of packing n elements: O(n * runs) copies in native code.
 """
 
 from collections.abc import Sequence
-from copy import copy
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -120,8 +119,8 @@ class Datatype:
 
     def copied(self) -> "Datatype":
         """Return another one that is the same, with no attributes and no handle."""
-        made = copy(self)
-        made.attributes, made.handle = Attributes(), DATATYPE.null
+        made = Datatype.__new__(Datatype)
+        made.__dict__ = {**self.__dict__, "attributes": Attributes(), "handle": DATATYPE.null}
         return made
 
     def check_committed(self) -> None:
