@@ -21,7 +21,10 @@ _UNDEFINED = c["MPI_UNDEFINED"]
 
 @mpi(inout=("position",))
 def Pack(given: int, count: int, datatype: Datatype, packed: int, size: int, position: Numbers, _comm: Comm) -> None:
-    _put(Buffer(given, count, datatype).packed(), packed, size, position)
+    buffer = Buffer(given, count, datatype)
+    at = _room(packed, size, position, buffer.bytes)
+    buffer.pack_into(memory_at(packed + at, buffer.bytes))
+    position.value = at + buffer.bytes
 
 
 @mpi(inout=("position",))
@@ -40,8 +43,10 @@ def Pack_external(
     form: int, given: int, count: int, datatype: Datatype, packed: int, size: int, position: Numbers
 ) -> None:
     _check_form(form)
-    data = Buffer(given, count, datatype).packed()
-    _put(external32.to_external(datatype, data), packed, size, position)
+    data = external32.to_external(datatype, Buffer(given, count, datatype).packed())
+    at = _room(packed, size, position, len(data))
+    memory_at(packed + at, len(data))[:] = data
+    position.value = at + len(data)
 
 
 @mpi(inout=("position",))
@@ -69,12 +74,6 @@ def _checked(count: int) -> int:
     if count < 0:
         raise MPIError("MPI_ERR_COUNT", f"count {count} is negative")
     return count
-
-
-def _put(data: np.ndarray, packed: int, size: int, position: Numbers) -> None:
-    at = _room(packed, size, position, len(data))
-    memory_at(packed + at, len(data))[:] = data
-    position.value = at + len(data)
 
 
 def _taken(packed: int, size: int, position: Numbers, length: int) -> np.ndarray:

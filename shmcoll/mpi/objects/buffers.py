@@ -42,6 +42,13 @@ class Buffer:
         """Return the bytes of the elements: the program's own, if the datatype is contiguous."""
         return self.whole() if self.datatype.is_contiguous else pack(self.address, self.count, self.datatype)
 
+    def pack_into(self, out: np.ndarray) -> None:
+        """Put the bytes of the elements into an array."""
+        if self.datatype.is_contiguous:
+            out[:] = self.whole()
+        else:
+            pack(self.address, self.count, self.datatype, out)
+
     def target(self) -> np.ndarray:
         """Return bytes to receive into: the program's own if the datatype is contiguous, else to be given to `fill`."""
         return self.whole() if self.datatype.is_contiguous else np.empty(self.bytes, np.uint8)

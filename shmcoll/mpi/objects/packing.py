@@ -14,9 +14,9 @@ from shmcoll.startup.warm import fill_cache
 _WORD = ctypes.c_int64
 
 
-def pack(address: int, count: int, datatype: Datatype) -> np.ndarray:
-    """Return the bytes of elements, packed."""
-    packed = np.empty(count * datatype.size, np.uint8)
+def pack(address: int, count: int, datatype: Datatype, out: np.ndarray | None = None) -> np.ndarray:
+    """Return the bytes of elements, packed. out: where to put them."""
+    packed = np.empty(count * datatype.size, np.uint8) if out is None else out
     _move(_native()[0], datatype.rows, address, datatype.extent, count, packed)
     return packed
 
