@@ -1,4 +1,5 @@
 """This process as a process of MPI: from MPI_Init to MPI_Finalize, and what is there from the start.
+A session begins without MPI_Init.
 
 MPI_Finalize waits for all ranks, as MPI lets a rank use what others have until they have ended. After an exception that
 has ended the program, nobody waits: the others learn from shmcoll why.
@@ -21,18 +22,26 @@ class Process:
         self.is_initialized = self.is_finalized = False
         self.thread = 0
         self.rank = 0  # in the job
+        self._has_joined = False
 
     def start(self) -> None:
-        """Join the job."""
+        """Begin MPI_COMM_WORLD's time."""
         if self.is_initialized:
             raise MPIError("MPI_ERR_OTHER", "MPI is initialized already")
+        self.join()
+        self.is_initialized, self.thread = True, threading.get_ident()
+
+    def join(self) -> None:
+        """Join the job, unless this process has."""
+        if self._has_joined:
+            return
         native = shmcoll.init()
         self.rank = native.rank
         COMM.add(Comm(native, Group(range(native.size)), name="MPI_COMM_WORLD"), c["MPI_COMM_WORLD"])
         alone = native.subgroup([native.rank], name="MPI_COMM_SELF")
         COMM.add(Comm(alone, Group([native.rank]), name="MPI_COMM_SELF"), c["MPI_COMM_SELF"])
         GROUP.add(Group([]), c["MPI_GROUP_EMPTY"])
-        self.is_initialized, self.thread = True, threading.get_ident()
+        self._has_joined = True
         atexit.register(self._leave)  # before shmcoll leaves the job, because that was registered before
 
     @property

@@ -20,7 +20,11 @@ CHAPTERS = (
     "topologies",
     "status",
     "requests",
+    "sessions",
     "messages",
+    "attached_buffers",
+    "partitioned",
+    "generalized",
     "collectives",
     "reductions",
 )

@@ -20,9 +20,9 @@ CONGRUENT = c["MPI_CONGRUENT"]
 _PERMANENT = c["MPI_COMM_WORLD"], c["MPI_COMM_SELF"]
 
 
-def made(native: Any, group: Group, parent: Comm, *, remote: Group | None = None) -> Comm:
+def made(native: Any, group: Group, parent: Comm, *, remote: Group | None = None, offset: int = 0) -> Comm:
     """Return a new communicator. It has the error handler of the one that it comes from."""
-    comm = Comm(native, group, remote=remote)
+    comm = Comm(native, group, remote=remote, offset=offset)
     comm.errhandler = parent.errhandler
     COMM.add(comm)
     return comm
@@ -31,7 +31,7 @@ def made(native: Any, group: Group, parent: Comm, *, remote: Group | None = None
 def duplicate(comm: Comm, native: Any) -> Comm:
     """Return a copy of a communicator: with its attributes, its topology and its hints."""
     attributes = comm.attributes.copied(comm)
-    copy = made(native, comm.group, comm, remote=comm.remote)
+    copy = made(native, comm.group, comm, remote=comm.remote, offset=comm.offset)
     copy.attributes, copy.topology, copy.info = attributes, comm.topology, dict(comm.info)
     return copy
 
@@ -101,7 +101,16 @@ def Comm_idup_with_info(comm: Comm, info: Info | None) -> tuple[Comm, Any]:
 def Comm_split(comm: Comm, color: int, key: int) -> Comm | None:
     if color < 0 and color != UNDEFINED:
         raise MPIError("MPI_ERR_ARG", f"color {color} must be 0 or more, or MPI_UNDEFINED")
+    if comm.is_inter:
+        return intercommunicators().split(comm, None if color == UNDEFINED else color, key)
     return subset(comm, comm.native.split(None if color == UNDEFINED else color, key))
+
+
+def intercommunicators() -> Any:
+    """Return the chapter on intercommunicators, which uses this one."""
+    from shmcoll.mpi.chapters import intercommunicators as chapter
+
+    return chapter
 
 
 @mpi()
@@ -119,6 +128,8 @@ def Comm_split_type(comm: Comm, kind: int, key: int, _info: Info | None) -> Comm
 def Comm_create(comm: Comm, group: Group) -> Comm | None:
     """Groups of different ranks may be disjoint, so the group's first member tells them apart."""
     places = _places(comm, group)
+    if comm.is_inter:
+        return intercommunicators().create(comm, group)
     mine = comm.group.place(PROCESS.rank)
     return subset(comm, comm.native.split(min(places) if mine in places else None, _key(places, mine)))
 

@@ -1,13 +1,17 @@
 """MPI's chapter on the environment: beginning, end, versions, errors, time, memory."""
 
+import os
 import platform
+import sys
 import threading
 import time
 
 import shmcoll
 from shmcoll.mpi.abi.facts import CONSTANTS as c
 from shmcoll.mpi.abi.memory import put_text
+from shmcoll.mpi.objects.communicators import Comm
 from shmcoll.mpi.objects.functions import mpi
+from shmcoll.mpi.objects.info import Info, made
 from shmcoll.mpi.process import PROCESS
 
 _MULTIPLE = c["MPI_THREAD_MULTIPLE"]
@@ -77,3 +81,16 @@ def Wtick() -> float:
 @mpi()
 def Pcontrol(_level: int, _more: int) -> None:
     """Nothing here can be profiled by level."""
+
+
+@mpi()
+def Abort(comm: Comm, code: int) -> None:
+    """End this process, after the others have been told."""
+    PROCESS.world.native.abort(f"MPI_Abort({code}) on {comm.in_words}")
+    sys.stdout.flush()
+    os._exit(code & 0xFF or 1)
+
+
+@mpi()
+def Get_hw_resource_info() -> Info:
+    return made({f"hwloc://{kind}": "false" for kind in ("core", "numa", "socket")})

@@ -95,16 +95,50 @@ def Testsome(count: int, requests: Numbers, indices: Numbers, status: int) -> in
     return _some(requests, active, indices, status) if active else UNDEFINED
 
 
-@mpi()
-def Request_get_status(request: Request, status: int) -> bool:
+@mpi(nullable=("request",))
+def Request_get_status(request: Request | None, status: int) -> bool:
     """Return whether a request is complete. It stays as it is."""
-    if not request.is_active:
-        EMPTY.store(status)
-        return True
-    if not request.test():
+    if request is not None and request.is_active and not request.test():
         return False
-    request.status.store(status)
+    _seen(request).store(status)
     return True
+
+
+def _seen(request: Request | None) -> Status:
+    """Return the status of a request that is complete, or is none."""
+    if request is None or not request.is_active:
+        return EMPTY
+    request.wait()
+    return request.status
+
+
+@mpi()
+def Request_get_status_all(count: int, requests: Numbers, status: int) -> bool:
+    objects = [REQUEST.get(handle) for handle in requests.read(count)]
+    if not all(obj is None or not obj.is_active or obj.test() for obj in objects):
+        return False
+    for i, obj in enumerate(objects if status > statuses.IGNORE else ()):
+        _seen(obj).store(status + i * statuses.BYTES)
+    return True
+
+
+@mpi()
+def Request_get_status_any(count: int, requests: Numbers, status: int) -> tuple[int, bool]:
+    active = list(_active(count, requests))
+    done = [(i, obj) for i, obj in active if obj.test()]
+    i, obj = done[0] if done else (UNDEFINED, None)
+    _seen(obj).store(status)
+    return i, bool(done) or not active
+
+
+@mpi(inout=("array_of_indices",))
+def Request_get_status_some(count: int, requests: Numbers, indices: Numbers, status: int) -> int:
+    active = list(_active(count, requests))
+    done = [(i, obj) for i, obj in active if obj.test()]
+    indices.write(i for i, _ in done)
+    for place, (_, obj) in enumerate(done if status > statuses.IGNORE else ()):
+        _seen(obj).store(status + place * statuses.BYTES)
+    return len(done) if active else UNDEFINED
 
 
 @mpi(inout=("request",))

@@ -53,7 +53,9 @@ class Comm:
 
     handle = COMM.null
 
-    def __init__(self, native: Communicator, group: Group, *, remote: Group | None = None, name: str = ""):
+    def __init__(
+        self, native: Communicator, group: Group, *, remote: Group | None = None, offset: int = 0, name: str = ""
+    ):
         self.native = native
         self.group = group
         self.remote = remote
@@ -62,7 +64,7 @@ class Comm:
         self.attributes = Attributes()
         self.topology: Any = None
         self.info: dict[str, str] = {}
-        self.offset = 0  # of the ranks of this side in `native`, for an intercommunicator
+        self.offset = offset  # of the ranks of this side in `native`, for an intercommunicator
         self._references = 1  # the program's, and one for each pending request
 
     def retain(self) -> None:
