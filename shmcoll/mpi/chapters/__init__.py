@@ -27,6 +27,9 @@ CHAPTERS = (
     "generalized",
     "collectives",
     "reductions",
+    "windows",
+    "window_epochs",
+    "window_accesses",
 )
 
 

@@ -1,0 +1,389 @@
+"""Windows: memory that other ranks read and write while its rank does something else.
+
+An access is complete when its call returns: the origin makes it alone (`window_memory.py`). So a flush has only to keep
+the order of loads and stores, and the target never has to call anything.
+
+The words of a window are in shared memory: each rank r has a block of them, which only r writes.
+
+    LOCK[t]     r's word of the lock of target t (`window_locks.py`), from MPI_Win_lock to MPI_Win_unlock
+    ATOMIC[t]   the same for accumulates at t: each is atomic as a whole. r's threads take turns by a lock of Python
+    POSTED[o]   how often r has posted for origin o
+    DONE[t]     how often r has completed accesses at t
+
+    fence       a barrier: all accesses before it, of all ranks, are before those behind it
+    post        POSTED[o] + 1 for each origin o, with release
+    start       nothing. Before the first access at t, or in complete: r waits until t's POSTED[r] has passed the number
+                of r's epochs at t so far
+    complete    DONE[t] + 1 for each target t, with release, after all accesses
+    wait, test  r waits until DONE[r] of each origin is r's POSTED[origin]: each origin has ended as many epochs at r as
+                r has posted
+
+Nobody resets a counter, so no order of calls can lose one. The group of all ranks makes the words in a collective call,
+and they stay until all ranks free the window, which is a barrier.
+
+Who waits looks again and again: for a moment at once, then after short sleeps. It waits for one rank at a time. If that
+one has failed, or has left the job, or if the group has ended, the wait raises, and the others learn of it as in every
+wait of shmcoll. So an epoch in which a rank dies is told to all who wait for it; a lock that it has held lets nobody in
+without that error, because what it guards may be half written. A wait that lasts longer than the limit
+(SHMCOLL_TIMEOUT) raises as well. Ranks that lock several targets in different orders wait for each other until then.
+"""
+
+import ctypes
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from shmcoll.engine.atomics import fence, load_acquire, store_release
+from shmcoll.engine.memory.records import how_ended
+from shmcoll.mpi.abi.facts import CONSTANTS as c
+from shmcoll.mpi.objects import window_locks
+from shmcoll.mpi.objects.attributes import Attributes
+from shmcoll.mpi.objects.communicators import PROC_NULL, UNDEFINED, Comm, Group
+from shmcoll.mpi.objects.datatypes import Datatype
+from shmcoll.mpi.objects.error_handlers import ERRORS_ARE_FATAL, ErrorHandler
+from shmcoll.mpi.objects.errors import MPIError
+from shmcoll.mpi.objects.handles import WIN
+from shmcoll.mpi.objects.window_memory import Ended, Target
+
+WORD = 8
+LOCK, ATOMIC, POSTED, DONE = range(4)
+_LOOK_NS = 20_000_000  # between two looks whether a rank has failed
+_LONGEST_SLEEP = 1e-3
+CREATE, ALLOCATE, DYNAMIC, SHARED = (c[f"MPI_WIN_FLAVOR_{n}"] for n in ("CREATE", "ALLOCATE", "DYNAMIC", "SHARED"))
+
+
+class Window:
+    """A window.
+
+    Args:
+        comm: of the ranks; the window has a copy of its own.
+        flavor: CREATE, ALLOCATE, DYNAMIC or SHARED.
+        allocate: given the native communicator, returns the address and the size of this rank's memory, and the arrays
+            that keep it.
+    """
+
+    handle = WIN.null
+
+    def __init__(
+        self,
+        comm: Comm,
+        flavor: int,
+        unit: int,
+        info: dict[str, str],
+        allocate: Callable[[Any], tuple[int, int, Sequence[Any]]],
+    ):
+        comm.check_intra()
+        self.group: Group = comm.group
+        self.flavor = flavor
+        self.name = ""
+        self.info = dict(info)
+        self.errhandler: ErrorHandler = ERRORS_ARE_FATAL
+        self.attributes = Attributes()
+        self.native = comm.native.dup()
+        self.rank, self.size = self.native.rank, self.native.size
+        base, size, self._kept = allocate(self.native)
+        self._arena = self.native._local_rank.arena
+        own = (os.getpid(), self._arena.address, base, size, unit)
+        told = self.native.all_gather(np.array(own, np.int64)).reshape(-1, len(own)).tolist()
+        self.targets = [self._target(rank, *one) for rank, one in enumerate(told)]
+        self._words = self.native.views(self.native.zeros((DONE + 1, self.size), np.int64))
+        self._places = [words.ctypes.data for words in self._words]
+        self._turns = [threading.Lock() for _ in told]
+        self.attached: dict[int, int] = {}  # of a dynamic window: lengths by address
+        self.own_attributes = self._attributes(base, size, unit)
+        self.epochs = Epochs(self)
+
+    def _target(self, rank: int, pid: int, arena: int, base: int, size: int, unit: int) -> Target:
+        inside = range(arena, arena + self._arena.size)
+        return Target(rank, pid, inside, self._arena.address - arena, base, size, unit)
+
+    def _attributes(self, base: int, size: int, unit: int) -> dict[int, int]:
+        self._numbers = {
+            "SIZE": ctypes.c_ssize_t(size),
+            "DISP_UNIT": ctypes.c_int(unit),
+            "CREATE_FLAVOR": ctypes.c_int(self.flavor),
+            "MODEL": ctypes.c_int(c["MPI_WIN_UNIFIED"]),
+        }
+        places = {c[f"MPI_WIN_{name}"]: ctypes.addressof(number) for name, number in self._numbers.items()}
+        return {c["MPI_WIN_BASE"]: base} | places
+
+    @property
+    def in_words(self) -> str:
+        return self.name or f"window {self.handle & 0xFFFFFFFF:#x}"
+
+    def free(self) -> None:
+        """Leave the window, when all ranks do."""
+        self.epochs.check_none("MPI_Win_free")
+        self.attributes.clear(self)
+        self.native.barrier()
+        WIN.remove(self)
+        self.native.close()
+        self._words, self._places, self._kept = [], [], ()
+
+    def word(self, owner: int, row: int, other: int) -> int:
+        """Return the address of a word in the block of a rank."""
+        return int(self._places[owner] + (row * self.size + other) * WORD)
+
+    def lock_words(self, row: int, target: int) -> list[int]:
+        """Return the addresses of all ranks' words of a lock."""
+        return [self.word(rank, row, target) for rank in range(self.size)]
+
+    def check_process(self, operation: str) -> None:
+        """Raise in a process that this rank has forked."""
+        self.native._dispatcher.check_rank(operation)
+
+    def check_rank(self, rank: int) -> None:
+        if not 0 <= rank < self.size:
+            raise MPIError("MPI_ERR_RANK", f"rank {rank} is not in {self.in_words} of {self.size} ranks")
+
+    # --- accesses -----------------------------------------------------------------------------------------------------
+
+    def place(
+        self, operation: str, rank: int, displacement: int, count: int, datatype: Datatype
+    ) -> tuple[Target, int] | None:
+        """Return the memory of a target and the address in it where elements are; None if the rank is MPI_PROC_NULL.
+
+        Raises:
+            MPIError: there is no such rank, no epoch in which it may be accessed, or no such memory in the window.
+        """
+        if rank == PROC_NULL:
+            return None
+        self.check_process(operation)
+        self.check_rank(rank)
+        if count < 0:
+            raise MPIError("MPI_ERR_COUNT", f"count {count} is negative")
+        datatype.check_committed()
+        self.epochs.begin_access(rank, operation)
+        target = self.targets[rank]
+        low, high = datatype.span(count) if count and datatype.size else (0, 0)
+        if self.flavor != DYNAMIC:
+            start = displacement * target.unit
+            if high > low and not (start + low >= 0 and start + high <= target.size):
+                raise MPIError(
+                    "MPI_ERR_RMA_RANGE",
+                    f"bytes {start + low} to {start + high} are not in the {target.size} bytes of {self.in_words} on "
+                    f"rank {rank}",
+                )
+            return target, target.base + start
+        start = displacement + low
+        inside = any(base <= start and start + high - low <= base + size for base, size in self.attached.items())
+        if rank == self.rank and high > low and not inside:
+            raise MPIError(
+                "MPI_ERR_RMA_RANGE", f"{high - low} bytes at {start:#x} are not attached to {self.in_words}"
+            )
+        return target, displacement
+
+    @contextmanager
+    def reaching(self, operation: str, rank: int) -> Any:
+        """A context in which memory of a rank is read and written. It says so if that rank has ended."""
+        try:
+            yield
+        except Ended:
+            raise self.native._dispatcher.failures.lost(operation, self._in_world(rank)) from None
+
+    @contextmanager
+    def alone(self, operation: str, rank: int) -> Any:
+        """The same, in which no other rank and no other thread makes an accumulate at that rank."""
+        with self._turns[rank], self.reaching(operation, rank):
+            words = self.lock_words(ATOMIC, rank)
+            window_locks.take(words, self.rank, lambda is_so, other: self.wait_until(operation, is_so, other))
+            try:
+                yield
+            finally:
+                window_locks.give(words, self.rank)
+
+    # --- waiting ------------------------------------------------------------------------------------------------------
+
+    def _in_world(self, rank: int) -> int:
+        return int(self.native._dispatcher.group.ranks[rank])
+
+    def wait_until(self, operation: str, is_so: Callable[[], bool], rank: int) -> None:
+        """Wait for something that a rank does. Raises if it will not, or takes too long."""
+        failures = self.native._dispatcher.failures
+        began = looked = time.monotonic_ns()
+        turn = 0
+        while not is_so():
+            time.sleep(min(max(turn - 100, 0) * 1e-5, _LONGEST_SLEEP))
+            turn += 1
+            now = time.monotonic_ns()
+            if now - looked > _LOOK_NS:
+                looked = now
+                failures.look(operation)
+                if how_ended(self._arena, self._in_world(rank)) and not is_so():
+                    raise failures.lost(operation, self._in_world(rank))
+                if now - began > self.native.timeout * 1e9:
+                    raise failures.late(
+                        operation, self.native.timeout, self._in_world(rank), f"has not let it go on ({self.in_words})"
+                    )
+
+
+class Epochs:
+    """The epochs of one rank in a window: in which it accesses others, and in which others access it."""
+
+    def __init__(self, window: Window):
+        self._window = window
+        self._is_fenced = False
+        self._started: dict[int, bool] | None = None  # targets: whether they are known to have posted
+        self._posted: list[int] | None = None
+        self._entered = [0] * window.size  # epochs at each target so far
+        self._locked: dict[int, _Taken] = {}  # by target
+        self._is_all_locked = False
+
+    def check_none(self, operation: str) -> None:
+        """Raise if an epoch is open that has an end of its own."""
+        for is_open, what in (
+            (self._locked, "a lock; call MPI_Win_unlock or MPI_Win_unlock_all first"),
+            (self._started is not None, "an access epoch; call MPI_Win_complete first"),
+            (self._posted is not None, "an exposure epoch; call MPI_Win_wait first"),
+        ):
+            if is_open:
+                raise _out_of_order(f"{operation}: this rank still has {what}")
+
+    def begin_access(self, rank: int, operation: str) -> None:
+        """Be in an epoch in which a rank may be accessed. Raises if there is none."""
+        if self._started is not None and rank in self._started:
+            self._await_post(rank, operation)
+        elif not (self._is_fenced or rank in self._locked):
+            raise _out_of_order(
+                f"{operation} at rank {rank} is outside of an epoch; call MPI_Win_fence, MPI_Win_start, MPI_Win_lock "
+                f"or MPI_Win_lock_all before"
+            )
+
+    # --- fence ---
+
+    def fence(self, assertion: int) -> None:
+        self.check_none("MPI_Win_fence")
+        fence()
+        self._window.native.barrier()
+        self._is_fenced = not assertion & c["MPI_MODE_NOSUCCEED"]
+
+    # --- start, complete, post, wait ---
+
+    def _members(self, group: Group) -> list[int]:
+        places = [self._window.group.place(rank) for rank in group.ranks]
+        if UNDEFINED in places:
+            stranger = group.ranks[places.index(UNDEFINED)]
+            raise MPIError("MPI_ERR_GROUP", f"rank {stranger} of MPI_COMM_WORLD is not in {self._window.in_words}")
+        return places
+
+    def start(self, group: Group) -> None:
+        members = self._members(group)
+        if self._started is not None or self._locked:
+            raise _out_of_order("MPI_Win_start: this rank has begun an access epoch already")
+        self._started = dict.fromkeys(members, False)
+
+    def _await_post(self, rank: int, operation: str) -> None:
+        assert self._started is not None
+        if not self._started[rank]:
+            window, wanted = self._window, self._entered[rank] + 1
+            word = window.word(rank, POSTED, window.rank)
+            window.wait_until(operation, lambda: load_acquire(word) >= wanted, rank)
+            self._started[rank] = True
+
+    def complete(self) -> None:
+        if self._started is None:
+            raise _out_of_order("MPI_Win_complete: this rank has not called MPI_Win_start")
+        window = self._window
+        for rank in self._started:
+            self._await_post(rank, "MPI_Win_complete")
+        for rank in self._started:
+            self._entered[rank] += 1
+            store_release(window.word(window.rank, DONE, rank), self._entered[rank])
+        self._started = None
+
+    def post(self, group: Group) -> None:
+        members = self._members(group)
+        if self._posted is not None:
+            raise _out_of_order("MPI_Win_post: this rank has an exposure epoch already; call MPI_Win_wait first")
+        window = self._window
+        for rank in members:
+            word = window.word(window.rank, POSTED, rank)
+            store_release(word, load_acquire(word) + 1)
+        self._posted = members
+
+    def wait(self) -> None:
+        for rank in self._exposed("MPI_Win_wait"):
+            if not self._is_done(rank):
+                self._window.wait_until("MPI_Win_wait", lambda rank=rank: self._is_done(rank), rank)
+        self._posted = None
+
+    def test(self) -> bool:
+        if not all(self._is_done(rank) for rank in self._exposed("MPI_Win_test")):
+            self._window.native._dispatcher.failures.look("MPI_Win_test")
+            return False
+        self._posted = None
+        return True
+
+    def _exposed(self, operation: str) -> list[int]:
+        if self._posted is None:
+            raise _out_of_order(f"{operation}: this rank has not called MPI_Win_post")
+        return self._posted
+
+    def _is_done(self, rank: int) -> bool:
+        window = self._window
+        wanted = load_acquire(window.word(window.rank, POSTED, rank))
+        return load_acquire(window.word(rank, DONE, window.rank)) >= wanted
+
+    # --- lock, unlock ---
+
+    def lock(self, rank: int, assertion: int, *, shared: bool, operation: str = "MPI_Win_lock") -> None:
+        window = self._window
+        window.check_rank(rank)
+        if self._started is not None or self._locked.setdefault(rank, mine := _Taken()) is not mine:
+            raise _out_of_order(f"{operation}: this rank has an epoch at rank {rank} already")
+        mine.is_taken = not assertion & c["MPI_MODE_NOCHECK"]
+        if mine.is_taken:
+            try:
+                words = window.lock_words(LOCK, rank)
+                window_locks.take(words, window.rank, lambda *of: window.wait_until(operation, *of), shared=shared)
+            except BaseException:
+                del self._locked[rank]
+                raise
+
+    def unlock(self, rank: int, operation: str = "MPI_Win_unlock") -> None:
+        self._window.check_rank(rank)
+        self.check_locked(rank, operation)
+        if self._locked.pop(rank).is_taken:
+            window_locks.give(self._window.lock_words(LOCK, rank), self._window.rank)
+
+    def lock_all(self, assertion: int) -> None:
+        if self._locked or self._started is not None:
+            raise _out_of_order("MPI_Win_lock_all: this rank has begun an access epoch already")
+        try:
+            for rank in range(self._window.size):
+                self.lock(rank, assertion, shared=True, operation="MPI_Win_lock_all")
+        except BaseException:
+            self._unlock_all()
+            raise
+        self._is_all_locked = True
+
+    def unlock_all(self) -> None:
+        if not self._is_all_locked:
+            raise _out_of_order("MPI_Win_unlock_all: this rank has not called MPI_Win_lock_all")
+        self._is_all_locked = False
+        self._unlock_all()
+
+    def _unlock_all(self) -> None:
+        for rank in list(self._locked):
+            self.unlock(rank, "MPI_Win_unlock_all")
+
+    def check_locked(self, rank: int | None, operation: str) -> None:
+        """Raise unless this rank has locked another one; any, for None."""
+        if rank not in self._locked if rank is not None else not self._locked:
+            where = "" if rank is None else f" at rank {rank}"
+            raise _out_of_order(f"{operation}: this rank has no lock{where}; call MPI_Win_lock or MPI_Win_lock_all")
+
+
+class _Taken:
+    """A lock of this rank. is_taken: whether it is kept in the words, and not only said to be free."""
+
+    is_taken = False
+
+
+def _out_of_order(text: str) -> MPIError:
+    return MPIError("MPI_ERR_RMA_SYNC", text)
