@@ -32,9 +32,7 @@ def _access(perform: Callable[..., None]) -> Callable[..., None]:
 
 def _check_length(origin: Buffer, count: int, datatype: Datatype) -> None:
     if origin.bytes != count * datatype.size:
-        raise MPIError(
-            "MPI_ERR_COUNT", f"the origin has {origin.bytes} bytes, and the target {count * datatype.size}"
-        )
+        raise MPIError("MPI_ERR_COUNT", f"the origin has {origin.bytes} bytes, and the target {count * datatype.size}")
 
 
 @_access
@@ -164,7 +162,7 @@ def _accumulate(
         return
     with win.alone(operation, rank):
         old = target.read(at, count, datatype)
-        before = old.copy() if fetched is not None else None
+        before = old.copy()
         if origin is not None:
             target.write(at, count, datatype, _combined(op, count, datatype, origin.packed(), old))
     if fetched is not None:
@@ -177,4 +175,4 @@ def _combined(op: Operator, count: int, datatype: Datatype, new: np.ndarray, old
         return new
     first, second = (Elements(count, datatype, data) for data in (new, old))
     op.combine(first, second)
-    return second.packed()
+    return second.packed().copy()  # which has memory of its own

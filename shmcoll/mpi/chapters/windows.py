@@ -44,7 +44,7 @@ def Win_create(base: int, size: int, unit: int, info: Info | None, comm: Comm) -
     return _made(Window(comm, CREATE, unit, info or {}, lambda _: (base, size, ())))
 
 
-@mpi()
+@mpi(nullable=("info",))
 def Win_create_dynamic(info: Info | None, comm: Comm) -> Window:
     return _made(Window(comm, DYNAMIC, 1, info or {}, lambda _: (0, 0, ())))
 
@@ -64,7 +64,7 @@ def Win_allocate(size: int, unit: int, info: Info | None, comm: Comm, place: int
 def Win_allocate_shared(size: int, unit: int, info: Info | None, comm: Comm, place: int) -> Window:
     """The memory of all ranks is one array, in the order of the ranks, unless a hint allows gaps."""
     _check(size, unit)
-    may_have_gaps = (info or {}).get("alloc_shared_noncontig") == "true"
+    may_have_gaps = info is not None and info.get("alloc_shared_noncontig") == "true"
 
     def allocate(native: Any) -> tuple[int, int, Sequence[Any]]:
         room = -(-size // _APART) * _APART if may_have_gaps else size

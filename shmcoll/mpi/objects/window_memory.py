@@ -97,7 +97,7 @@ for _call in (_LIBC.process_vm_readv, _LIBC.process_vm_writev):
 
 def _batches(address: int, count: int, datatype: Datatype) -> Iterator[list[tuple[int, int]]]:
     """Yield ranges of addresses of the elements, as many as a system call takes at once."""
-    runs = datatype.runs.repeated(np.arange(count) * datatype.extent)
+    runs = datatype.runs.as_bytes().blocks(datatype.extent, np.array([count]), np.array([0]))
     batch: list[tuple[int, int]] = []
     room = _MOST_BYTES
     for offset, length in zip(runs.offsets.tolist(), runs.lengths.tolist(), strict=True):

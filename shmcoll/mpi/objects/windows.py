@@ -34,6 +34,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -173,9 +174,7 @@ class Window:
         start = displacement + low
         inside = any(base <= start and start + high - low <= base + size for base, size in self.attached.items())
         if rank == self.rank and high > low and not inside:
-            raise MPIError(
-                "MPI_ERR_RMA_RANGE", f"{high - low} bytes at {start:#x} are not attached to {self.in_words}"
-            )
+            raise MPIError("MPI_ERR_RMA_RANGE", f"{high - low} bytes at {start:#x} are not attached to {self.in_words}")
         return target, displacement
 
     @contextmanager
@@ -191,7 +190,7 @@ class Window:
         """The same, in which no other rank and no other thread makes an accumulate at that rank."""
         with self._turns[rank], self.reaching(operation, rank):
             words = self.lock_words(ATOMIC, rank)
-            window_locks.take(words, self.rank, lambda is_so, other: self.wait_until(operation, is_so, other))
+            window_locks.take(words, self.rank, partial(self.wait_until, operation))
             try:
                 yield
             finally:
@@ -309,7 +308,7 @@ class Epochs:
     def wait(self) -> None:
         for rank in self._exposed("MPI_Win_wait"):
             if not self._is_done(rank):
-                self._window.wait_until("MPI_Win_wait", lambda rank=rank: self._is_done(rank), rank)
+                self._window.wait_until("MPI_Win_wait", partial(self._is_done, rank), rank)
         self._posted = None
 
     def test(self) -> bool:
@@ -340,7 +339,7 @@ class Epochs:
         if mine.is_taken:
             try:
                 words = window.lock_words(LOCK, rank)
-                window_locks.take(words, window.rank, lambda *of: window.wait_until(operation, *of), shared=shared)
+                window_locks.take(words, window.rank, partial(window.wait_until, operation), shared=shared)
             except BaseException:
                 del self._locked[rank]
                 raise
