@@ -173,6 +173,10 @@ def _combined(op: Operator, count: int, datatype: Datatype, new: np.ndarray, old
     """Return the packed elements that are stored."""
     if op.name == "MPI_REPLACE":
         return new
+    if datatype.is_contiguous:
+        stored = old.copy()
+        op.combine(*(Buffer(data.ctypes.data, count, datatype) for data in (new, stored)))
+        return stored
     first, second = (Elements(count, datatype, data) for data in (new, old))
     op.combine(first, second)
     return second.packed().copy()  # which has memory of its own

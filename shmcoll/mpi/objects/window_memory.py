@@ -97,10 +97,13 @@ for _call in (_LIBC.process_vm_readv, _LIBC.process_vm_writev):
 
 def _batches(address: int, count: int, datatype: Datatype) -> Iterator[list[tuple[int, int]]]:
     """Yield ranges of addresses of the elements, as many as a system call takes at once."""
-    runs = datatype.runs.as_bytes().blocks(datatype.extent, np.array([count]), np.array([0]))
+    offsets, lengths = [0], [count * datatype.size]
+    if not datatype.is_contiguous:
+        runs = datatype.runs.as_bytes().blocks(datatype.extent, np.array([count]), np.array([0]))
+        offsets, lengths = runs.offsets.tolist(), runs.lengths.tolist()
     batch: list[tuple[int, int]] = []
     room = _MOST_BYTES
-    for offset, length in zip(runs.offsets.tolist(), runs.lengths.tolist(), strict=True):
+    for offset, length in zip(offsets, lengths, strict=True):
         for start in range(0, length, _MOST_BYTES):
             part = min(length - start, _MOST_BYTES)
             if part > room or len(batch) == _MOST_RANGES:

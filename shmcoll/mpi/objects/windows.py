@@ -54,7 +54,7 @@ from shmcoll.mpi.objects.window_memory import Ended, Target
 WORD = 8
 LOCK, ATOMIC, POSTED, DONE = range(4)
 _LOOK_NS = 20_000_000  # between two looks whether a rank has failed
-_LONGEST_SLEEP = 1e-3
+_YIELDS, _FIRST_SLEEP, _LONGEST_SLEEP = 20, 1e-5, 1e-3
 CREATE, ALLOCATE, DYNAMIC, SHARED = (c[f"MPI_WIN_FLAVOR_{n}"] for n in ("CREATE", "ALLOCATE", "DYNAMIC", "SHARED"))
 
 
@@ -207,8 +207,11 @@ class Window:
         began = looked = time.monotonic_ns()
         turn = 0
         while not is_so():
-            time.sleep(min(max(turn - 100, 0) * 1e-5, _LONGEST_SLEEP))
             turn += 1
+            if turn < _YIELDS:
+                os.sched_yield()
+            else:
+                time.sleep(min((turn - _YIELDS) * _FIRST_SLEEP, _LONGEST_SLEEP))
             now = time.monotonic_ns()
             if now - looked > _LOOK_NS:
                 looked = now
