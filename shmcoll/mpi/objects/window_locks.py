@@ -18,13 +18,14 @@ greater one.
 Nobody waits for a rank that does not want the lock. A rank that chooses does not wait meanwhile. Numbers are all
 different together with the ranks, so the lowest goes on, and a rank waits for each other one at most once: the next
 number of that one is greater. A rank that has ended and one that waits too long are told by `wait_until` of the caller,
-which raises; then this rank's word is 0 again. The threads of a rank have one word together: the caller lets only one
+which raises; then the caller gives the lock back, and this rank's word is 0 again. The threads of a rank have one word together: the caller lets only one
 at a time in.
 
 Cost without others: 2 fences and 3 loads for each rank.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import NamedTuple
 
 from shmcoll.engine.atomics import fence, load_acquire, store_release
 
@@ -32,39 +33,48 @@ CHOOSING = 1
 SHARED = 2
 _SHIFT = 2
 
+
+class IsBehind(NamedTuple):
+    """Called, it returns whether a rank does not come before this one. word: the address of that rank's."""
+
+    word: int
+    rank: int
+    own_word: int
+    own_rank: int
+
+    def __call__(self) -> bool:
+        word = load_acquire(self.word)
+        if word == CHOOSING:
+            return False
+        if word == 0 or word & self.own_word & SHARED:
+            return True
+        return (word >> _SHIFT, self.rank) > (self.own_word >> _SHIFT, self.own_rank)
+
+
 #: waits until a function returns true; the number is the rank that it is about. It may raise
-WaitUntil = Callable[[Callable[[], bool], int], None]
+WaitUntil = Callable[[IsBehind, int], None]
 
 
-def take(words: Sequence[int], mine: int, wait_until: WaitUntil, *, shared: bool = False) -> None:
-    """Take the lock. words: the addresses of the words of all ranks. mine: this rank."""
-    try:
-        store_release(words[mine], CHOOSING)
-        fence()
-        number = 1 + max(load_acquire(word) >> _SHIFT for word in words)
-        store_release(words[mine], number << _SHIFT | (SHARED if shared else 0))
-        fence()
-        for rank, word in enumerate(words):
-            if rank != mine:
-                _let_go_first(word, rank, (number, mine), wait_until, shared=shared)
-    except BaseException:
-        give(words, mine)
-        raise
+def take(words: tuple[int, ...], mine: int, wait_until: WaitUntil, *, shared: bool = False) -> None:
+    """Take the lock. After an exception, call `give`.
+
+    Args:
+        words: the addresses of the words of all ranks.
+        mine: this rank.
+    """
+    store_release(words[mine], CHOOSING)
+    fence()
+    number = 1
+    for rank in range(len(words)):
+        number = max(number, (load_acquire(words[rank]) >> _SHIFT) + 1)
+    word = number << _SHIFT | (SHARED if shared else 0)
+    store_release(words[mine], word)
+    fence()
+    for rank in range(len(words)):
+        if rank != mine:
+            wait_until(IsBehind(words[rank], rank, word, mine), rank)
 
 
-def give(words: Sequence[int], mine: int) -> None:
+def give(words: tuple[int, ...], mine: int) -> None:
     """Give the lock back."""
     store_release(words[mine], 0)
-
-
-def _let_go_first(word: int, rank: int, own: tuple[int, int], wait_until: WaitUntil, *, shared: bool) -> None:
-    """Wait until a rank does not come before this one."""
-
-    def is_behind() -> bool:
-        value = load_acquire(word)
-        if value == CHOOSING:
-            return False
-        return value == 0 or (shared and bool(value & SHARED)) or (value >> _SHIFT, rank) > own
-
-    if not is_behind():
-        wait_until(is_behind, rank)

@@ -130,9 +130,20 @@ class Window:
         """Return the address of a word in the block of a rank."""
         return int(self._places[owner] + (row * self.size + other) * WORD)
 
-    def lock_words(self, row: int, target: int) -> list[int]:
-        """Return the addresses of all ranks' words of a lock."""
-        return [self.word(rank, row, target) for rank in range(self.size)]
+    def take_lock(self, operation: str, row: int, target: int, *, shared: bool = False) -> None:
+        """Take a lock of a target: LOCK or ATOMIC."""
+        words = self._lock_words(row, target)
+        try:
+            window_locks.take(words, self.rank, partial(self.wait_until, operation), shared=shared)
+        except BaseException:
+            window_locks.give(words, self.rank)
+            raise
+
+    def give_lock(self, row: int, target: int) -> None:
+        window_locks.give(self._lock_words(row, target), self.rank)
+
+    def _lock_words(self, row: int, target: int) -> tuple[int, ...]:
+        return tuple(self.word(rank, row, target) for rank in range(self.size))
 
     def check_process(self, operation: str) -> None:
         """Raise in a process that this rank has forked."""
@@ -189,12 +200,11 @@ class Window:
     def alone(self, operation: str, rank: int) -> Any:
         """The same, in which no other rank and no other thread makes an accumulate at that rank."""
         with self._turns[rank], self.reaching(operation, rank):
-            words = self.lock_words(ATOMIC, rank)
-            window_locks.take(words, self.rank, partial(self.wait_until, operation))
+            self.take_lock(operation, ATOMIC, rank)
             try:
                 yield
             finally:
-                window_locks.give(words, self.rank)
+                self.give_lock(ATOMIC, rank)
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 
@@ -341,8 +351,7 @@ class Epochs:
         mine.is_taken = not assertion & c["MPI_MODE_NOCHECK"]
         if mine.is_taken:
             try:
-                words = window.lock_words(LOCK, rank)
-                window_locks.take(words, window.rank, partial(window.wait_until, operation), shared=shared)
+                window.take_lock(operation, LOCK, rank, shared=shared)
             except BaseException:
                 del self._locked[rank]
                 raise
@@ -351,7 +360,7 @@ class Epochs:
         self._window.check_rank(rank)
         self.check_locked(rank, operation)
         if self._locked.pop(rank).is_taken:
-            window_locks.give(self._window.lock_words(LOCK, rank), self._window.rank)
+            self._window.give_lock(LOCK, rank)
 
     def lock_all(self, assertion: int) -> None:
         if self._locked or self._started is not None:
