@@ -10,6 +10,7 @@ from tests.schedule.explorer.mutants_of_blocks import MUTANTS_OF_BLOCKS
 from tests.schedule.explorer.mutants_of_circles import MUTANTS_OF_CIRCLES
 from tests.schedule.explorer.mutants_of_events import MUTANTS_OF_EVENTS
 from tests.schedule.explorer.mutants_of_holds import MUTANTS_OF_HOLDS
+from tests.schedule.explorer.mutants_of_locks import MUTANTS_OF_LOCKS
 from tests.schedule.explorer.mutants_of_messages import MUTANTS_OF_MESSAGES
 from tests.schedule.explorer.mutants_of_neighbours import MUTANTS_OF_NEIGHBOURS
 from tests.schedule.explorer.mutants_of_offers import MUTANTS_OF_OFFERS
@@ -30,6 +31,7 @@ ALL = (
     | MUTANTS_OF_OFFERS
     | MUTANTS_OF_CIRCLES
     | MUTANTS_OF_HOLDS
+    | MUTANTS_OF_LOCKS
     | MUTANTS_OF_NEIGHBOURS
     | MUTANTS_OF_EVENTS
 )

@@ -100,6 +100,8 @@ PLAIN_CASES = [
     "a circle, 3 ranks",
     "a synchronous message to a rank that returns",
     "a shared result",
+    "a lock of ranks",
+    "a lock of ranks, shared and not",
     "a shared result of an owner that leaves",
     "a rank raises",
     "a rank raises, 3 ranks",
@@ -120,6 +122,8 @@ BUFFERED_CASES = [
     "a receive gives way",
     "a circle",
     "a shared result",
+    "a lock of ranks",
+    "a lock of ranks, shared and not",
     "a shared result of an owner that leaves",
 ]
 REORDERED_CASES = [
@@ -145,6 +149,8 @@ KILL_CASES = [
     "a message",
     "a synchronous message",
     "a shared result",
+    "a lock of ranks",
+    "a lock of ranks, shared and not",
 ]
 
 EVENT_CASES = [
@@ -330,6 +336,7 @@ LARGE_CASES = [
     "a receive that looks when the ring has gone round",
     "a receive that looks, 3 ranks",
     "a shared result, 3 ranks",
+    "a lock of ranks, 3 ranks",
     "a shared result of an owner that leaves, 3 ranks",
 ]
 RETURNING = ["a rank returns", "a rank returns, 3 ranks"]

@@ -5,7 +5,7 @@ the order of loads and stores, and the target never has to call anything.
 
 The words of a window are in shared memory: each rank r has a block of them, which only r writes.
 
-    LOCK[t]     r's word of the lock of target t (`window_locks.py`), from MPI_Win_lock to MPI_Win_unlock
+    LOCK[t]     r's word of the lock of target t (`engine/memory/rank_locks.py`), from MPI_Win_lock to MPI_Win_unlock
     ATOMIC[t]   the same for accumulates at t: each is atomic as a whole. r's threads take turns by a lock of Python
     POSTED[o]   how often r has posted for origin o
     DONE[t]     how often r has completed accesses at t
@@ -40,9 +40,9 @@ from typing import Any
 import numpy as np
 
 from shmcoll.engine.atomics import fence, load_acquire, store_release
+from shmcoll.engine.memory import rank_locks
 from shmcoll.engine.memory.records import how_ended
 from shmcoll.mpi.abi.facts import CONSTANTS as c
-from shmcoll.mpi.objects import window_locks
 from shmcoll.mpi.objects.attributes import Attributes
 from shmcoll.mpi.objects.communicators import PROC_NULL, UNDEFINED, Comm, Group
 from shmcoll.mpi.objects.datatypes import Datatype
@@ -134,13 +134,13 @@ class Window:
         """Take a lock of a target: LOCK or ATOMIC."""
         words = self._lock_words(row, target)
         try:
-            window_locks.take(words, self.rank, partial(self.wait_until, operation), shared=shared)
+            rank_locks.take(words, self.rank, partial(self.wait_until, operation), shared=shared)
         except BaseException:
-            window_locks.give(words, self.rank)
+            rank_locks.give(words, self.rank)
             raise
 
     def give_lock(self, row: int, target: int) -> None:
-        window_locks.give(self._lock_words(row, target), self.rank)
+        rank_locks.give(self._lock_words(row, target), self.rank)
 
     def _lock_words(self, row: int, target: int) -> tuple[int, ...]:
         return tuple(self.word(rank, row, target) for rank in range(self.size))

@@ -34,6 +34,7 @@ from tests.schedule.explorer.calls_in_phases import (
 )
 from tests.schedule.explorer.calls_moving import AllGather, AllToAllOfLists, Broadcast, Scatter
 from tests.schedule.explorer.calls_of_holds import ShareResult
+from tests.schedule.explorer.calls_of_locks import Lock
 from tests.schedule.explorer.calls_of_messages import (
     Find,
     Look,
@@ -703,5 +704,8 @@ SCENARIOS = {
     "a shared result, 3 ranks": Scenario(3, (ShareResult(),)),
     "a shared result of an owner that leaves": Scenario(2, (ShareResult(fails=True),)),
     "a shared result of an owner that leaves, 3 ranks": Scenario(3, (ShareResult(fails=True),)),
+    "a lock of ranks": Scenario(2, (Lock(),)),
+    "a lock of ranks, shared and not": Scenario(2, ((Lock(),), (Lock(shared=True),)), each=True),
+    "a lock of ranks, 3 ranks": Scenario(3, (Lock(),)),
     "a rank raises, 3 ranks": Scenario(3, ((BARRIER,), (BARRIER,), (End(records.FAILED),)), each=True),
 }

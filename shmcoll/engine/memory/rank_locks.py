@@ -17,9 +17,9 @@ greater one.
 
 Nobody waits for a rank that does not want the lock. A rank that chooses does not wait meanwhile. Numbers are all
 different together with the ranks, so the lowest goes on, and a rank waits for each other one at most once: the next
-number of that one is greater. A rank that has ended and one that waits too long are told by `wait_until` of the caller,
-which raises; then the caller gives the lock back, and this rank's word is 0 again. The threads of a rank have one word together: the caller lets only one
-at a time in.
+number of that one is greater. If a rank has ended, or the wait is too long, `wait_until` of the caller raises. Then the
+caller gives the lock back, and this rank's word is 0 again. The threads of a rank have one word together: the caller
+lets only one at a time in.
 
 Cost without others: 2 fences and 3 loads for each rank.
 """
