@@ -20,6 +20,8 @@ CHAPTERS = (
     "topologies",
     "status",
     "requests",
+    "files",
+    "file_accesses",
     "sessions",
     "messages",
     "attached_buffers",

@@ -41,10 +41,10 @@ def Type_get_contents(large: bool, datatype: Datatype, *given: Any) -> None:
     *arrays, handles = given[len(needed) :]
     for array, field in zip(arrays, numbers, strict=True):
         array.write(field)
-    handles.write([_own(one).handle for one in made.types])
+    handles.write([for_program(one).handle for one in made.types])
 
 
-def _own(datatype: Datatype) -> Datatype:
+def for_program(datatype: Datatype) -> Datatype:
     """Return a datatype that the program may free: another one that is the same, or MPI's own."""
     if datatype.is_predefined:
         return datatype

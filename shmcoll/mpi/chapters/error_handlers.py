@@ -7,6 +7,7 @@ from shmcoll.mpi.abi.memory import Numbers, put_text, text_at
 from shmcoll.mpi.objects import errors
 from shmcoll.mpi.objects.error_handlers import ErrorHandler
 from shmcoll.mpi.objects.errors import MPIError
+from shmcoll.mpi.objects.files import NO_FILE
 from shmcoll.mpi.objects.functions import mpi
 from shmcoll.mpi.objects.handles import ERRHANDLER
 
@@ -20,14 +21,16 @@ def _functions(name: str) -> None:
         ERRHANDLER.add(handler)
         return handler
 
-    @mpi(name=f"{name}_set_errhandler")
-    def set_handler(obj: Any, handler: ErrorHandler) -> None:
-        obj.errhandler = handler
+    options: dict[str, Any] = {"nullable": ("file",)}  # files that are opened from now on
 
-    @mpi(name=f"{name}_get_errhandler")
+    @mpi(name=f"{name}_set_errhandler", **options)
+    def set_handler(obj: Any, handler: ErrorHandler) -> None:
+        (obj or NO_FILE).errhandler = handler
+
+    @mpi(name=f"{name}_get_errhandler", **options)
     def get_handler(obj: Any) -> ErrorHandler:
         """Return the handler under a handle of its own, which the program frees."""
-        handler: ErrorHandler = obj.errhandler
+        handler: ErrorHandler = (obj or NO_FILE).errhandler
         if handler.handle == ERRHANDLER.null:  # it was freed meanwhile
             ERRHANDLER.add(handler)
         return handler

@@ -63,7 +63,8 @@ def handle(error: BaseException, operation: str, arguments: list[Any]) -> int:
     if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
         _thread.interrupt_main()
         return code
-    obj = next((one for one in arguments if hasattr(one, "errhandler")), None) or COMM.find(CONSTANTS["MPI_COMM_SELF"])
+    owners = (getattr(error, "owner", None), *arguments)
+    obj = next((one for one in owners if hasattr(one, "errhandler")), None) or COMM.find(CONSTANTS["MPI_COMM_SELF"])
     obj.errhandler.call(obj, code)
     return code
 

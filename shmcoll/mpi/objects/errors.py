@@ -44,10 +44,15 @@ _CLASS_NAMES = {
 
 
 class MPIError(Exception):
-    """What a function of MPI finds wrong. error_class: a class of the standard, or of the program."""
+    """What a function of MPI finds wrong.
 
-    def __init__(self, error_class: int | str, text: str):
+    error_class: a class of the standard, or of the program. owner: the object whose error handler sees it, if it is not
+    the first one among the arguments that has a handler.
+    """
+
+    def __init__(self, error_class: int | str, text: str, *, owner: object = None):
         super().__init__(text)
+        self.owner = owner
         self.error_class = c[error_class] if isinstance(error_class, str) else error_class
 
 

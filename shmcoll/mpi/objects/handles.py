@@ -14,13 +14,14 @@ _NUMBERS = 1 << 26
 
 
 class Kind:
-    """The objects of one kind. name: of the handle's type in C. error: the class for a handle that is not valid."""
+    """The objects of one kind. name: of the handle's type in C. error: the class for a handle that is not valid. first:
+    the first handle, if it has not the kind in its bits."""
 
-    def __init__(self, name: str, null: str, error: str):
+    def __init__(self, name: str, null: str, error: str, *, first: int | None = None):
         self.name = name
         self.null = CONSTANTS[null]
         self._null_name = null
-        self._base = _USER | (self.null & 0x3C000000)
+        self._base = _USER | (self.null & 0x3C000000) if first is None else first
         self._error = CONSTANTS[error]
         self._objects: dict[int, Any] = {}
         self._next = 0
@@ -83,7 +84,7 @@ WIN = Kind("MPI_Win", "MPI_WIN_NULL", "MPI_ERR_WIN")
 REQUEST = Kind("MPI_Request", "MPI_REQUEST_NULL", "MPI_ERR_REQUEST")
 SESSION = Kind("MPI_Session", "MPI_SESSION_NULL", "MPI_ERR_SESSION")
 MESSAGE = Kind("MPI_Message", "MPI_MESSAGE_NULL", "MPI_ERR_REQUEST")
-FILE = Kind("MPI_File", "MPI_FILE_NULL", "MPI_ERR_FILE")
+FILE = Kind("MPI_File", "MPI_FILE_NULL", "MPI_ERR_FILE", first=1)  # a pointer in C: positive
 
 #: by the name of the handle's type in C
 KINDS = {
