@@ -29,6 +29,7 @@ CHAPTERS = (
     "generalized",
     "collectives",
     "reductions",
+    "neighbors",
     "windows",
     "window_epochs",
     "window_accesses",

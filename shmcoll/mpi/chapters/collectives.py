@@ -1,63 +1,21 @@
 """MPI's chapter on collectives: those of blocks of equal length, and of blocks of different lengths.
 
-Each is described once for its three forms (`objects/collective.py`). What ranks exchange are packed bytes.
+Each is described once for its three forms (`objects/collective.py`), and for both kinds of communicators: `peers` are
+the ranks that a rank exchanges blocks with. What ranks exchange are packed bytes.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from shmcoll.mpi.abi.memory import Numbers
+from shmcoll.mpi.objects.blocks import Blocks, Pieces
 from shmcoll.mpi.objects.buffers import Buffer
 from shmcoll.mpi.objects.collective import IN_PLACE, Perform, collective
 from shmcoll.mpi.objects.communicators import Comm
 from shmcoll.mpi.objects.datatypes import Datatype
-from shmcoll.mpi.objects.handles import DATATYPE
 
-
-class Blocks:
-    """Blocks of a rank's memory, one for each rank, of one datatype.
-
-    counts: how many elements each has. displs: where each begins, in extents of the datatype; None if each begins
-    behind the one before.
-    """
-
-    def __init__(self, address: int, counts: Sequence[int], datatype: Datatype, displs: Sequence[int] | None = None):
-        self._datatype, self.counts = datatype, list(counts)
-        ends = np.cumsum([0, *self.counts]).tolist()
-        starts = ends[:-1] if displs is None else displs
-        self._is_dense = datatype.is_contiguous and (displs is None or list(displs) == ends[:-1])
-        self._whole = Buffer(address, ends[-1] if self._is_dense else 0, datatype)
-        self.blocks = [
-            Buffer(address + start * datatype.extent, count, datatype)
-            for start, count in zip(starts, self.counts, strict=True)
-        ]
-
-    @property
-    def lengths(self) -> list[int]:
-        """The bytes of each block."""
-        return [count * self._datatype.size for count in self.counts]
-
-    def packed(self) -> np.ndarray:
-        """Return the bytes of all blocks: the program's own, if they are dense."""
-        if self._is_dense:
-            return self._whole.whole()
-        return np.concatenate([block.packed() for block in self.blocks]) if self.blocks else np.empty(0, np.uint8)
-
-    def target(self) -> np.ndarray:
-        """Return bytes to receive all blocks into, to be given to `fill`."""
-        return self._whole.whole() if self._is_dense else np.empty(sum(self.lengths), np.uint8)
-
-    def fill(self, data: np.ndarray, *, but: int = -1) -> None:
-        """Put the bytes of `target` where the blocks belong. but: a block that stays as it is."""
-        if self._is_dense:
-            return
-        start = 0
-        for rank, (block, length) in enumerate(zip(self.blocks, self.lengths, strict=True)):
-            if rank != but:
-                block.fill_from(data[start : start + length])
-            start += length
+NOTHING = np.empty(0, np.uint8)
 
 
 @collective()
@@ -71,11 +29,14 @@ def Bcast(address: int, count: int, datatype: Datatype, root: int, comm: Comm) -
     buffer = Buffer(address, count, datatype)
 
     def perform() -> None:
-        if comm.rank == root:
-            comm.native.broadcast(buffer.packed(), root)
+        at = comm.native_root(root)
+        if comm.is_root(root):
+            comm.native.broadcast(buffer.packed(), at)
+        elif not comm.is_served(root):
+            comm.native.broadcast(None, at)
         else:
             target = buffer.target()
-            comm.native.broadcast(target, root)
+            comm.native.broadcast(target, at)
             buffer.fill(target)
 
     return perform
@@ -85,14 +46,14 @@ def Bcast(address: int, count: int, datatype: Datatype, root: int, comm: Comm) -
 def Allgather(
     source: int, sendcount: int, sendtype: Any, target: int, recvcount: int, recvtype: Any, comm: Comm
 ) -> Perform:
-    return _all_gathered(source, sendcount, sendtype, Blocks(target, [recvcount] * comm.size, recvtype), comm)
+    return _all_gathered(source, sendcount, sendtype, Blocks(target, [recvcount] * comm.peers, recvtype), comm)
 
 
 @collective(nullable=("sendtype", "recvtype"))
 def Allgatherv(
     source: int, sendcount: int, sendtype: Any, target: int, counts: Numbers, displs: Numbers, recvtype: Any, comm: Comm
 ) -> Perform:
-    blocks = Blocks(target, counts.read(comm.size), recvtype, displs.read(comm.size))
+    blocks = Blocks(target, counts.read(comm.peers), recvtype, displs.read(comm.peers))
     return _all_gathered(source, sendcount, sendtype, blocks, comm)
 
 
@@ -100,8 +61,12 @@ def _all_gathered(source: int, count: int, datatype: Any, blocks: Blocks, comm: 
     own = blocks.blocks[comm.rank] if source == IN_PLACE else Buffer(source, count, datatype)
 
     def perform() -> None:
-        target = blocks.target()
-        comm.native.all_gather_v(own.packed(), recv_counts=blocks.lengths, out=target)
+        target, data = blocks.target(), own.packed()
+        if comm.is_inter:
+            sent, zeros = comm.spread([data.size] * comm.peers), [0] * comm.native.size
+            comm.native.all_to_all_v(data, sent, zeros, recv_counts=comm.spread(blocks.lengths), out=target)
+        else:
+            comm.native.all_gather_v(data, recv_counts=blocks.lengths, out=target)
         blocks.fill(target)
 
     return perform
@@ -112,7 +77,7 @@ def Gather(
     source: int, sendcount: int, sendtype: Any, target: int, recvcount: int, recvtype: Any, root: int, comm: Comm
 ) -> Perform:
     comm.check_root(root)
-    blocks = Blocks(target, [recvcount] * comm.size, recvtype) if comm.rank == root else None
+    blocks = Blocks(target, [recvcount] * comm.peers, recvtype) if comm.is_root(root) else None
     return _gathered(source, sendcount, sendtype, blocks, root, comm)
 
 
@@ -129,24 +94,25 @@ def Gatherv(
     comm: Comm,
 ) -> Perform:
     comm.check_root(root)
-    size = comm.size
-    blocks = Blocks(target, counts.read(size), recvtype, displs.read(size)) if comm.rank == root else None
+    size = comm.peers
+    blocks = Blocks(target, counts.read(size), recvtype, displs.read(size)) if comm.is_root(root) else None
     return _gathered(source, sendcount, sendtype, blocks, root, comm)
 
 
 def _gathered(source: int, count: int, datatype: Any, blocks: Blocks | None, root: int, comm: Comm) -> Perform:
-    if source == IN_PLACE:
-        assert blocks is not None
+    own: Buffer | None = None
+    if source == IN_PLACE and blocks is not None:
         own = blocks.blocks[root]
-    else:
+    elif comm.is_served(root):
         own = Buffer(source, count, datatype)
 
     def perform() -> None:
+        data, at = own.packed() if own else NOTHING, comm.native_root(root)
         if blocks is None:
-            comm.native.gather_v(own.packed(), root)
+            comm.native.gather_v(data, at)
             return
         target = blocks.target()
-        comm.native.gather_v(own.packed(), root, recv_counts=blocks.lengths, out=target)
+        comm.native.gather_v(data, at, recv_counts=comm.spread(blocks.lengths), out=target)
         blocks.fill(target)
 
     return perform
@@ -157,7 +123,7 @@ def Scatter(
     source: int, sendcount: int, sendtype: Any, target: int, recvcount: int, recvtype: Any, root: int, comm: Comm
 ) -> Perform:
     comm.check_root(root)
-    blocks = Blocks(source, [sendcount] * comm.size, sendtype) if comm.rank == root else None
+    blocks = Blocks(source, [sendcount] * comm.peers, sendtype) if comm.is_root(root) else None
     return _scattered(blocks, target, recvcount, recvtype, root, comm)
 
 
@@ -174,22 +140,23 @@ def Scatterv(
     comm: Comm,
 ) -> Perform:
     comm.check_root(root)
-    size = comm.size
-    blocks = Blocks(source, counts.read(size), sendtype, displs.read(size)) if comm.rank == root else None
+    size = comm.peers
+    blocks = Blocks(source, counts.read(size), sendtype, displs.read(size)) if comm.is_root(root) else None
     return _scattered(blocks, target, recvcount, recvtype, root, comm)
 
 
 def _scattered(blocks: Blocks | None, target: int, count: int, datatype: Any, root: int, comm: Comm) -> Perform:
-    own = None if target == IN_PLACE else Buffer(target, count, datatype)
+    own = Buffer(target, count, datatype) if target != IN_PLACE and comm.is_served(root) else None
 
     def perform() -> None:
-        into = np.empty(blocks.lengths[root], np.uint8) if own is None and blocks else own.target() if own else None
-        if blocks is None:
-            comm.native.scatter_v(None, root, out=into)
+        at = comm.native_root(root)
+        into = own.target() if own else None
+        if blocks is not None:
+            comm.native.scatter_v(blocks.packed(), at, send_counts=comm.spread(blocks.lengths), out=into)
         else:
-            comm.native.scatter_v(blocks.packed(), root, send_counts=blocks.lengths, out=into)
-        if own is not None:
-            own.fill(into)  # type: ignore[arg-type]
+            comm.native.scatter_v(None, at, out=into)
+        if own is not None and into is not None:
+            own.fill(into)
 
     return perform
 
@@ -198,8 +165,8 @@ def _scattered(blocks: Blocks | None, target: int, count: int, datatype: Any, ro
 def Alltoall(
     source: int, sendcount: int, sendtype: Any, target: int, recvcount: int, recvtype: Any, comm: Comm
 ) -> Perform:
-    given = Blocks(target, [recvcount] * comm.size, recvtype)
-    sent = given if source == IN_PLACE else Blocks(source, [sendcount] * comm.size, sendtype)
+    given = Blocks(target, [recvcount] * comm.peers, recvtype)
+    sent = given if source == IN_PLACE else Blocks(source, [sendcount] * comm.peers, sendtype)
     return _exchanged(sent, given, comm, in_place=source == IN_PLACE)
 
 
@@ -215,7 +182,7 @@ def Alltoallv(
     recvtype: Any,
     comm: Comm,
 ) -> Perform:
-    size = comm.size
+    size = comm.peers
     given = Blocks(target, recvcounts.read(size), recvtype, rdispls.read(size))
     if source == IN_PLACE:
         return _exchanged(given, given, comm, in_place=True)
@@ -234,32 +201,18 @@ def Alltoallw(
     recvtypes: Numbers,
     comm: Comm,
 ) -> Perform:
-    given = Pieces(target, recvcounts, rdispls, recvtypes, comm.size)
+    given = Pieces(target, recvcounts, rdispls, recvtypes, comm.peers)
     if source == IN_PLACE:
         return _exchanged(given, given, comm, in_place=True)
-    return _exchanged(Pieces(source, sendcounts, sdispls, sendtypes, comm.size), given, comm)
-
-
-class Pieces(Blocks):
-    """Blocks of which each has a datatype of its own. displs: in bytes."""
-
-    def __init__(self, address: int, counts: Numbers, displs: Numbers, types: Numbers, size: int):
-        self._is_dense = False
-        self.blocks = [
-            Buffer(address + displ, count, DATATYPE.find(handle))
-            for count, displ, handle in zip(counts.read(size), displs.read(size), types.read(size), strict=True)
-        ]
-
-    @property
-    def lengths(self) -> list[int]:
-        return [block.bytes for block in self.blocks]
+    return _exchanged(Pieces(source, sendcounts, sdispls, sendtypes, comm.peers), given, comm)
 
 
 def _exchanged(sent: Blocks, given: Blocks, comm: Comm, *, in_place: bool = False) -> Perform:
     def perform() -> None:
         source = sent.packed()
         target = np.empty(sum(given.lengths), np.uint8) if in_place else given.target()
-        comm.native.all_to_all_v(source, sent.lengths, recv_counts=given.lengths, out=target)
+        lengths = comm.spread(sent.lengths), comm.spread(given.lengths)
+        comm.native.all_to_all_v(source, lengths[0], recv_counts=lengths[1], out=target)
         if in_place:
             start = 0
             for block, length in zip(given.blocks, given.lengths, strict=True):

@@ -55,7 +55,7 @@ def Reduce_local(source: int, target: int, count: int, datatype: Datatype, op: O
 def Allreduce(source: int, target: int, count: int, datatype: Datatype, op: Operator, comm: Comm) -> Perform:
     result = Buffer(target, count, datatype)
     own = result if source == IN_PLACE else Buffer(source, count, datatype)
-    known = op.of_engine(datatype)
+    known = _of_engine(op, datatype, comm)
 
     def perform() -> None:
         data = own.packed()
@@ -64,8 +64,7 @@ def Allreduce(source: int, target: int, count: int, datatype: Datatype, op: Oper
             comm.native.all_reduce(data.view(known[1]), known[0], out=into.view(known[1]))
             result.fill(into)
         else:
-            rows = comm.native.all_gather(data).reshape(comm.size, -1)
-            result.fill_from(_combined(rows, op, own)[-1])
+            result.fill_from(_combined(comm.rows(data), op, own)[-1])
 
     return perform
 
@@ -73,17 +72,19 @@ def Allreduce(source: int, target: int, count: int, datatype: Datatype, op: Oper
 @collective()
 def Reduce(source: int, target: int, count: int, datatype: Datatype, op: Operator, root: int, comm: Comm) -> Perform:
     comm.check_root(root)
-    result = Buffer(target, count, datatype) if comm.rank == root else None
-    own = result if source == IN_PLACE and result else Buffer(source, count, datatype)
-    known = op.of_engine(datatype)
+    result = Buffer(target, count, datatype) if comm.is_root(root) else None
+    own = result if (source == IN_PLACE or comm.is_inter) and result else Buffer(source, count, datatype)
+    known = _of_engine(op, datatype, comm)
 
     def perform() -> None:
-        data = own.packed()
         if known is None:
-            rows = comm.native.gather(data, root)
+            data = own.packed() if comm.is_served(root) else np.empty(0, np.uint8)
+            rows, _ = comm.native.gather_v(data, comm.native_root(root))
             if result is not None:
-                result.fill_from(_combined(rows.reshape(comm.size, -1), op, own)[-1])
-        elif result is None:
+                result.fill_from(_combined(rows.reshape(comm.peers, -1), op, own)[-1])
+            return
+        data = own.packed()
+        if result is None:
             comm.native.reduce(data.view(known[1]), root, known[0])
         else:
             into = result.target()
@@ -109,7 +110,7 @@ def _reduce_scattered(
     own = Buffer(target if source == IN_PLACE else source, sum(counts), datatype)
     result = Buffer(target, counts[comm.rank], datatype)
     first = sum(counts[: comm.rank])
-    known = op.of_engine(datatype)
+    known = _of_engine(op, datatype, comm)
 
     def perform() -> None:
         data = own.packed()
@@ -119,7 +120,7 @@ def _reduce_scattered(
             part = comm.native.reduce_scatter_v(data.view(known[1]), lengths, known[0])
             result.fill_from(np.ascontiguousarray(part).view(np.uint8))
             return
-        rows = comm.native.all_gather(data).reshape(comm.size, -1)
+        rows = comm.rows(data)
         start = first * datatype.size
         result.fill_from(_combined(rows, op, own)[-1][start : start + result.bytes])
 
@@ -138,22 +139,29 @@ def Exscan(source: int, target: int, count: int, datatype: Datatype, op: Operato
 
 def _scanned(name: str, source: int, target: int, count: int, datatype: Datatype, op: Operator, comm: Comm) -> Perform:
     """A scan, with this rank's own elements, or without. Without them rank 0 has no result: its memory stays."""
+    comm.check_intra()
     last = comm.rank if name == "scan" else comm.rank - 1
     own = Buffer(target if source == IN_PLACE else source, count, datatype)
     result = Buffer(target, count, datatype) if last >= 0 else None
-    known = op.of_engine(datatype)
+    known = _of_engine(op, datatype, comm)
 
     def perform() -> None:
         data = own.packed()
         if known is not None:
             found = getattr(comm.native, name)(data.view(known[1]), known[0])
         else:
-            rows = comm.native.all_gather(data).reshape(comm.size, -1)
+            rows = comm.rows(data)
             found = _combined(rows[: last + 1], op, own)[-1] if last >= 0 else data
         if result is not None:
             result.fill_from(found.view(np.uint8))
 
     return perform
+
+
+def _of_engine(op: Operator, datatype: Datatype, comm: Comm) -> tuple[str, np.dtype] | None:
+    """Return the engine's operator and dtype; None if it has not both, or there are two sides."""
+    known = op.of_engine(datatype)
+    return None if comm.is_inter else known
 
 
 def _combined(rows: np.ndarray, op: Operator, like: Buffer) -> list[np.ndarray]:

@@ -8,6 +8,8 @@ ranks first on the side whose first rank is the lower one; its group and remote 
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from shmcoll import ANY
 from shmcoll.communicator import Communicator
 from shmcoll.mpi.abi.facts import CONSTANTS as c
@@ -98,8 +100,43 @@ class Comm:
 
     def check_root(self, root: int) -> None:
         """Raise if there is no such root."""
-        if not 0 <= root < self.size:
-            raise MPIError("MPI_ERR_ROOT", f"root {root} is not in {self.in_words} of {self.size} ranks")
+        if not (0 <= root < self.peers or (self.is_inter and root in (ROOT, PROC_NULL))):
+            raise MPIError("MPI_ERR_ROOT", f"root {root} is not in {self.in_words} of {self.peers} ranks")
+
+    @property
+    def peers(self) -> int:
+        """How many ranks a rank exchanges data with: those of the group, or of the other side."""
+        return self.size if self.remote is None else self.remote.size
+
+    def is_root(self, root: int) -> bool:
+        """Return whether this rank is the root of a call that has passed this root."""
+        return root == (ROOT if self.is_inter else self.rank)
+
+    def is_served(self, root: int) -> bool:
+        """Return whether the root of a call sends something to this rank, or takes something from it."""
+        return root >= 0
+
+    def native_root(self, root: int) -> int:
+        """Return the root's rank in `native`. All ranks call it, for only one side knows the root of two sides."""
+        if not self.is_inter:
+            return root
+        return int(self.native.all_reduce(np.array([self.native.rank if root == ROOT else -1]), "max")[0])
+
+    def spread(self, numbers: Sequence[int]) -> list[int]:
+        """Return numbers of the peers as numbers of all ranks of `native`: 0 for those of this side."""
+        if not self.is_inter:
+            return list(numbers)
+        own = [0] * self.size
+        return [*own, *numbers] if self.offset == 0 else [*numbers, *own]
+
+    def rows(self, data: np.ndarray) -> np.ndarray:
+        """Return the bytes of all peers, as many as this rank has, a row for each. All ranks call it."""
+        if not self.is_inter:
+            return self.native.all_gather(data).reshape(self.size, -1)
+        lengths = self.spread([data.size] * self.peers)
+        zeros = [0] * self.native.size
+        given, _ = self.native.all_to_all_v(data, lengths, zeros, recv_counts=lengths)
+        return given.reshape(self.peers, -1)
 
     @property
     def _remote_offset(self) -> int:
