@@ -8,11 +8,12 @@ from shmcoll.mpi.abi.facts import CONSTANTS as c
 from shmcoll.mpi.abi.memory import Numbers, put_text, text_at
 from shmcoll.mpi.chapters import groups
 from shmcoll.mpi.chapters.datatype_contents import for_program
+from shmcoll.mpi.objects import representations
 from shmcoll.mpi.objects.communicators import Comm, Group
 from shmcoll.mpi.objects.datatypes import Datatype
 from shmcoll.mpi.objects.errors import MPIError
 from shmcoll.mpi.objects.file_views import View
-from shmcoll.mpi.objects.files import EXTERNAL32, INTERNAL, NATIVE, File, failed
+from shmcoll.mpi.objects.files import File, failed
 from shmcoll.mpi.objects.functions import mpi
 from shmcoll.mpi.objects.handles import FILE
 from shmcoll.mpi.objects.info import Info, made
@@ -87,8 +88,7 @@ def File_set_view(
     file: File, displacement: int, etype: Datatype, filetype: Datatype, datarep: int, info: Info | None
 ) -> None:
     representation = text_at(datarep)
-    if representation not in (NATIVE, INTERNAL, EXTERNAL32):
-        raise MPIError("MPI_ERR_UNSUPPORTED_DATAREP", f"there is no data representation {representation!r}")
+    representations.find(representation)
     if displacement == CURRENT:
         displacement = file.view.offset(file.shared_position * file.view.etype.size)
     if displacement < 0:
@@ -165,3 +165,8 @@ def File_get_byte_offset(file: File, offset: int) -> int:
 def _check_length(size: int) -> None:
     if size < 0:
         raise MPIError("MPI_ERR_ARG", f"size {size} is negative")
+
+
+@mpi(with_form=True)
+def Register_datarep(large: bool, name: int, read: int, write: int, extent: int, extra: int) -> None:
+    representations.register(text_at(name), representations.OfProgram(read, write, extent, extra, large))

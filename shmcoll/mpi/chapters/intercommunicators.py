@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from shmcoll.mpi.abi.memory import text_at
 from shmcoll.mpi.chapters import groups
 from shmcoll.mpi.chapters.communicators import made
 from shmcoll.mpi.objects.communicators import Comm, Group
+from shmcoll.mpi.objects.error_handlers import ErrorHandler
 from shmcoll.mpi.objects.errors import MPIError
 from shmcoll.mpi.objects.functions import mpi
+from shmcoll.mpi.objects.info import Info
 from shmcoll.mpi.process import PROCESS
 
 
@@ -57,6 +60,24 @@ def Intercomm_create(comm: Comm, leader: int, peer: Comm | None, remote_leader: 
         other = peer.native.sendrecv_object(list(comm.group.ranks), to, to, sendtag=tag, recvtag=tag)[0]
     other = comm.native.broadcast_object(other, leader)
     return of_groups(comm, other, f"MPI_Intercomm_create {tag}")
+
+
+@mpi()
+def Intercomm_create_from_groups(
+    mine: Group,
+    leader: int,
+    other: Group,
+    other_leader: int,
+    tag: int,
+    info: Info | None,
+    errhandler: ErrorHandler,
+) -> Comm:
+    """Both sides know both groups, so the leaders have nothing to tell."""
+    mine.member(leader)
+    other.member(other_leader)
+    comm = of_groups(Comm(PROCESS.world.native, mine), other.ranks, f"MPI_Intercomm_create_from_groups {text_at(tag)}")
+    comm.errhandler, comm.info = errhandler, dict(info or {})
+    return comm
 
 
 def of_groups(comm: Comm, other: Sequence[int], name: str) -> Comm:

@@ -17,10 +17,10 @@ from contextlib import contextmanager
 import numpy as np
 
 from shmcoll.mpi.abi.facts import CONSTANTS as c
-from shmcoll.mpi.objects import external32
+from shmcoll.mpi.objects import representations
 from shmcoll.mpi.objects.buffers import Buffer
 from shmcoll.mpi.objects.communicators import Comm
-from shmcoll.mpi.objects.datatypes import BYTE, Datatype
+from shmcoll.mpi.objects.datatypes import BYTE
 from shmcoll.mpi.objects.error_handlers import ERRORS_RETURN, ErrorHandler
 from shmcoll.mpi.objects.errors import MPIError
 from shmcoll.mpi.objects.file_views import View
@@ -31,7 +31,6 @@ from shmcoll.mpi.objects.status import Status
 RDONLY, RDWR, WRONLY, CREATE = (c[f"MPI_MODE_{name}"] for name in ("RDONLY", "RDWR", "WRONLY", "CREATE"))
 EXCL, APPEND, SEQUENTIAL = (c[f"MPI_MODE_{name}"] for name in ("EXCL", "APPEND", "SEQUENTIAL"))
 DELETE_ON_CLOSE = c["MPI_MODE_DELETE_ON_CLOSE"]
-NATIVE, INTERNAL, EXTERNAL32 = "native", "internal", "external32"
 _LOCKED_BYTE = (1 << 62) - 1
 _LOCK = "hhqqi4x"  # struct flock
 _PLAIN_ACCESS = {RDONLY: os.O_RDONLY, WRONLY: os.O_WRONLY, RDWR: os.O_RDWR}
@@ -75,7 +74,7 @@ class File:
         self.path, self.amode, self.info = path, amode, Info(info)
         self.errhandler = NO_FILE.errhandler
         self.is_atomic = False
-        self.view = View(0, BYTE, BYTE, NATIVE)
+        self.view = View(0, BYTE, BYTE, "native")
         self.position = 0  # in etypes
         self.begun: Status | None = None  # of a split collective
         _check_amode(amode)
@@ -140,35 +139,26 @@ class File:
     def read(self, position: int, buffer: Buffer) -> Status:
         """Read elements from a position on, as many as the file has."""
         self._check(RDONLY | RDWR, "is open for writing only", "MPI_ERR_ACCESS")
-        length = self._stored(buffer.datatype, buffer.count)
+        representation = representations.find(self.view.datarep)
+        length = buffer.count * representation.size(buffer.datatype)
         parts = []
         for offset, part in self._ranges(position, length):
             parts.append(self._read(offset, part))
             if len(parts[-1]) < part:
                 break
         data = np.frombuffer(b"".join(parts), np.uint8)
-        if self.view.datarep == EXTERNAL32:
-            whole = len(data) - len(data) % max(external32.size_of(buffer.datatype), 1)
-            data = external32.from_external(buffer.datatype, data[:whole])
-        buffer.fill_from(data)
-        return Status(0, 0, 0, len(data))
+        return Status(0, 0, 0, representation.load(buffer, data))
 
     def write(self, position: int, buffer: Buffer) -> Status:
         """Write elements from a position on."""
         self._check(WRONLY | RDWR, "is open for reading only", "MPI_ERR_READ_ONLY")
-        data = buffer.packed()
-        if self.view.datarep == EXTERNAL32:
-            data = external32.to_external(buffer.datatype, data)
+        data = representations.find(self.view.datarep).stored(buffer)
         memory, start = memoryview(np.ascontiguousarray(data)), 0
         with self.locked() if self.is_atomic else _NOTHING:
             for offset, part in self._ranges(position, len(memory)):
                 self._write(memory[start : start + part], offset)
                 start += part
         return Status(0, 0, 0, buffer.bytes)
-
-    def _stored(self, datatype: Datatype, count: int) -> int:
-        """Return how many bytes elements take in the file."""
-        return count * (external32.size_of(datatype) if self.view.datarep == EXTERNAL32 else datatype.size)
 
     def _ranges(self, position: int, length: int) -> Iterator[tuple[int, int]]:
         return self.view.ranges(position * self.view.etype.size, length)

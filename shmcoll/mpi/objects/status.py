@@ -28,7 +28,7 @@ class Status:
         words[0] = ctypes.c_int32(self.bytes & 0xFFFFFFFF).value
         words[1] = (self.bytes >> 32) << 1 | self.is_cancelled
         words[2], words[3] = self.source, self.tag
-        if with_error:
+        if with_error or self is EMPTY:
             words[4] = self.error
 
 
