@@ -73,21 +73,18 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("-n", type=int, default=2, dest="ranks")
     parser.add_argument("files", nargs="*")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     results = []
     for name in files(options.folder, options.files):
         results.append(run(options.folder, name, options.ranks))
         one = results[-1]
-        print(
-            f"{one.name:24} {one.tests:5} tests {one.skipped:4} skipped {len(one.failed):4} failed {one.seconds:6.1f} s",
-            flush=True,
-        )
+        counts = f"{one.tests:5} tests {one.skipped:4} skipped {len(one.failed):4} failed {one.seconds:6.1f} s"
+        print(f"{one.name:24} {counts}", flush=True)
         for test in one.failed:
             print(f"    {test}: {KNOWN.get(test, 'not explained')}", flush=True)
     failed = [test for one in results for test in one.failed]
-    print(
-        f"{options.ranks} ranks: {sum(one.tests for one in results)} tests, {sum(one.skipped for one in results)} skipped, {len(failed)} failed"
-    )
+    tests, skipped = sum(one.tests for one in results), sum(one.skipped for one in results)
+    print(f"{options.ranks} ranks: {tests} tests, {skipped} skipped, {len(failed)} failed")
     return any(test not in KNOWN for test in failed)
 
 
