@@ -42,7 +42,7 @@ class Result(NamedTuple):
 def run(folder: Path, name: str, ranks: int) -> Result:
     """Run one file."""
     shmrun = Path(sys.executable).with_name("shmrun")
-    command = [shmrun, "-n", str(ranks), "--mpi", "main.py", "-v", "-i", f"^{name}$"]
+    command = [shmrun, "-n", str(ranks), "--mpi", "main.py", "-v", "-i", rf"{name}(\.py)?$"]
     begun = time.monotonic()
     try:
         done = subprocess.run(
