@@ -114,13 +114,15 @@ def intercommunicators() -> Any:
 
 
 @mpi()
-def Comm_split_type(comm: Comm, kind: int, key: int, _info: Info | None) -> Comm | None:
-    """All ranks are on one machine, so MPI_COMM_TYPE_SHARED is all of them. What is below a machine has no names here:
-    nobody joins a group of a resource, as MPI allows."""
-    shared = kind == c["MPI_COMM_TYPE_SHARED"]
-    known = [c[f"MPI_COMM_TYPE_{name}"] for name in ("HW_GUIDED", "HW_UNGUIDED", "RESOURCE_GUIDED")]
-    if not (shared or kind in known or kind == UNDEFINED):
+def Comm_split_type(comm: Comm, kind: int, key: int, info: Info | None) -> Comm | None:
+    """All ranks are on one machine, and share its memory. Other resources have no names here: nobody joins a group of
+    one, as MPI allows."""
+    guided = [c[f"MPI_COMM_TYPE_{name}"] for name in ("HW_GUIDED", "RESOURCE_GUIDED")]
+    known = [*guided, c["MPI_COMM_TYPE_SHARED"], c["MPI_COMM_TYPE_HW_UNGUIDED"], UNDEFINED]
+    if kind not in known:
         raise MPIError("MPI_ERR_ARG", f"{kind} is no type of communicator")
+    names_memory = kind in guided and (info or {}).get("mpi_hw_resource_type") == "mpi_shared_memory"
+    shared = kind == c["MPI_COMM_TYPE_SHARED"] or names_memory
     return subset(comm, comm.native.split(0 if shared else None, key))
 
 
