@@ -53,9 +53,7 @@ def run(folder: Path, name: str, ranks: int) -> Result:
         said, code = str(late.stdout), 124
     counts = [int(number) for number in re.findall(r"Ran (\d+) tests?", said)]
     skips = [int(number) for number in re.findall(r"skipped=(\d+)", said)]
-    failed = sorted(
-        {f"{module}.{test}" for test, module in re.findall(r"^(?:FAIL|ERROR): (\w+) \(([\w.]+)", said, re.M)}
-    )
+    failed = sorted(set(re.findall(r"^(?:FAIL|ERROR): \w+ \(([\w.]+)", said, re.M)))
     if not counts or (code and not failed):
         failed.append(f"{name}: ended with {code}: {said.strip().splitlines()[-1:]}")
     return Result(name, max(counts, default=0), max(skips, default=0), failed, time.monotonic() - begun)
