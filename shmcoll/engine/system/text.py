@@ -30,6 +30,16 @@ def to_text(data: bytes | bytearray) -> str:
     return data.decode("utf-8", "backslashreplace")
 
 
+def exact_text(data: bytes) -> str:
+    """Return the text of bytes that a program has given. `exact_bytes` returns the same bytes."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def exact_bytes(text: str) -> bytes:
+    """Return the bytes of a text that `exact_text` has made."""
+    return text.encode("utf-8", "surrogateescape")
+
+
 def beginning(text: str, size: int) -> bytes:
     """Return as many whole characters of a text as fit into `size` bytes."""
     data = to_bytes(text)

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-_FACTS = json.loads(Path(__file__).with_name("facts.json").read_text(encoding="utf-8"))
+_FACTS = json.loads(Path(__file__).with_name("facts.json").read_bytes())
 
 #: by name: the type of the result, and each argument's type and name, as in C
 FUNCTIONS: dict[str, list[str]] = _FACTS["functions"]

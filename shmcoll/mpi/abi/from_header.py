@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from shmcoll.engine.system.text import read_text, to_bytes
+
 _FUNCTION = re.compile(r"(\w+[\w *]*?)\s*\b(MPIX?_\w+)\s*\(([^;{}]*?)\)\s*MPICH_API_PUBLIC\s*;")
 _TOOLS = "MPI_T_"  # its variables and events describe MPICH itself
 
@@ -21,7 +23,7 @@ def facts(folder: Path) -> dict[str, Any]:
         `functions`: by name, the type of the result and the arguments, each as its type and name in C.
         `constants`: by name, the integers.
     """
-    raw = "".join((folder / name).read_text(encoding="utf-8") for name in ("mpi.h", "mpi_proto.h"))
+    raw = "".join(read_text(folder / name) for name in ("mpi.h", "mpi_proto.h"))
     text = re.sub(r"/\*.*?\*/", " ", raw, flags=re.S)
     text = re.sub(r"MPICH_ATTR_POINTER_WITH_TYPE_TAG\([^)]*\)", " ", text)
     functions = {
@@ -51,4 +53,4 @@ def _constants(text: str) -> dict[str, int]:
 
 if __name__ == "__main__":
     target = Path(__file__).with_name("facts.json")
-    target.write_text(json.dumps(facts(Path(sys.argv[1])), indent=0) + "\n", encoding="utf-8")
+    target.write_bytes(to_bytes(json.dumps(facts(Path(sys.argv[1])), indent=0) + "\n"))

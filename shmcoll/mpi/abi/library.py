@@ -19,6 +19,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from shmcoll.engine.system.text import to_bytes
 from shmcoll.mpi.abi import facts
 
 SONAME = "libmpi.so.12"
@@ -100,7 +101,7 @@ def image(names: Sequence[str] = facts.NAMES, machine: str = os.uname().machine)
     """
     if machine not in _MACHINES:
         raise NotImplementedError(f"programs for MPI run on {' and '.join(_MACHINES)}, and this machine is a {machine}")
-    return _Image(names, _MACHINES[machine]).bytes()
+    return _Image(names, _MACHINES[machine]).whole()
 
 
 class _Image:
@@ -131,7 +132,7 @@ class _Image:
         self._table_at = self._variables_at + 2 * len(_VARIABLES) * _WORD  # each with the word that it points to
         self._end = self._table_at + len(names) * _WORD
 
-    def bytes(self) -> bytes:
+    def whole(self) -> bytes:
         symbols = self._symbols()
         parts = {
             0: self._header() + self._segments(),
@@ -152,7 +153,7 @@ class _Image:
 
     def _string(self, text: str) -> int:
         at = len(self._strings)
-        self._strings += text.encode() + b"\0"
+        self._strings += to_bytes(text) + b"\0"
         return at
 
     def _symbols(self) -> dict[str, bytes]:
@@ -226,7 +227,7 @@ def _hash_table(names: list[str]) -> bytes:
 
 def _hash(name: str) -> int:
     value = 0
-    for byte in name.encode():
+    for byte in to_bytes(name):
         value = (value << 4) + byte
         high = value & 0xF0000000
         value = (value ^ high >> 24) & ~high

@@ -66,13 +66,15 @@ class Library:
         """Put functions into the table. functions: callbacks of ctypes, or addresses, by name."""
         for name, function in functions.items():
             self._kept.append(function)
-            address = function if isinstance(function, int) else ctypes.cast(function, ctypes.c_void_p).value
-            self._table[self._slots[name]] = address
+            self._table[self._slots[name]] = function if isinstance(function, int) else _address(function)
 
     def close(self) -> None:
         """Let every function succeed and do nothing, and MPI_Finalized say that MPI has ended."""
-        address = ctypes.cast(self._loaded.shmcoll_mpi_succeed, ctypes.c_void_p).value
-        self._table[:] = [address] * len(NAMES)
+        self._table[:] = [_address(self._loaded.shmcoll_mpi_succeed)] * len(NAMES)
         self.fill(
             {"MPI_Finalized": self._loaded.shmcoll_mpi_store_1, "MPI_Initialized": self._loaded.shmcoll_mpi_store_1}
         )
+
+
+def _address(function: Any) -> Any:
+    return ctypes.cast(function, ctypes.c_void_p).value

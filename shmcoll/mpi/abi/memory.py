@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from shmcoll.engine.system.text import exact_bytes, exact_text
+
 #: integers of the ABI, by their types in C. Handles are integers; a file's is a pointer
 NUMBERS: dict[str, Any] = {
     "int": ctypes.c_int,
@@ -74,12 +76,12 @@ class Numbers:
 
 def text_at(address: int) -> str:
     """Return the text of a string that ends with 0."""
-    return ctypes.string_at(address).decode("utf-8", "surrogateescape")
+    return exact_text(ctypes.string_at(address))
 
 
 def put_text(address: int, text: str, room: int) -> int:
     """Store text with a 0 behind it, cut to what fits into `room` bytes. Return its length without the 0."""
-    data = text.encode("utf-8", "surrogateescape")[: max(room - 1, 0)]
+    data = exact_bytes(text)[: max(room - 1, 0)]
     ctypes.memmove(address, data + b"\0", len(data) + 1)
     return len(data)
 

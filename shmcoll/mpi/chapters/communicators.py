@@ -4,7 +4,8 @@ from typing import Any
 
 from shmcoll.mpi.abi.facts import CONSTANTS as c
 from shmcoll.mpi.abi.memory import Numbers, put_text, text_at
-from shmcoll.mpi.chapters import groups
+from shmcoll.mpi.chapters import groups, intercommunicators
+from shmcoll.mpi.new_communicators import duplicate, subset
 from shmcoll.mpi.objects.communicators import UNDEFINED, Comm, Group
 from shmcoll.mpi.objects.error_handlers import ErrorHandler
 from shmcoll.mpi.objects.errors import MPIError
@@ -18,29 +19,6 @@ from shmcoll.mpi.process import PROCESS
 LONGEST_NAME = c["MPI_MAX_OBJECT_NAME"]
 CONGRUENT = c["MPI_CONGRUENT"]
 _PERMANENT = c["MPI_COMM_WORLD"], c["MPI_COMM_SELF"]
-
-
-def made(native: Any, group: Group, parent: Comm, *, remote: Group | None = None, offset: int = 0) -> Comm:
-    """Return a new communicator. It has the error handler of the one that it comes from."""
-    comm = Comm(native, group, remote=remote, offset=offset)
-    comm.errhandler = parent.errhandler
-    COMM.add(comm)
-    return comm
-
-
-def duplicate(comm: Comm, native: Any) -> Comm:
-    """Return a copy of a communicator: with its attributes, its topology and its hints."""
-    attributes = comm.attributes.copied(comm)
-    copy = made(native, comm.group, comm, remote=comm.remote, offset=comm.offset)
-    copy.attributes, copy.topology, copy.info = attributes, comm.topology, dict(comm.info)
-    return copy
-
-
-def subset(comm: Comm, native: Any) -> Comm | None:
-    """Return the communicator of ranks of another one that have made a communicator of shmcoll together."""
-    if native is None:
-        return None
-    return made(native, Group([PROCESS.world.native.ranks.index(rank) for rank in native.ranks]), comm)
 
 
 @mpi()
@@ -102,26 +80,19 @@ def Comm_split(comm: Comm, color: int, key: int) -> Comm | None:
     if color < 0 and color != UNDEFINED:
         raise MPIError("MPI_ERR_ARG", f"color {color} must be 0 or more, or MPI_UNDEFINED")
     if comm.is_inter:
-        return intercommunicators().split(comm, None if color == UNDEFINED else color, key)
+        return intercommunicators.split(comm, None if color == UNDEFINED else color, key)
     return subset(comm, comm.native.split(None if color == UNDEFINED else color, key))
-
-
-def intercommunicators() -> Any:
-    """Return the chapter on intercommunicators, which uses this one."""
-    from shmcoll.mpi.chapters import intercommunicators as chapter
-
-    return chapter
 
 
 @mpi()
 def Comm_split_type(comm: Comm, kind: int, key: int, info: Info | None) -> Comm | None:
-    """All ranks are on one machine, and share its memory. Other resources have no names here: nobody joins a group of
-    one, as MPI allows."""
+    """Give all ranks one group where the type is shared memory: they are on one machine. Other resources have no names
+    here, so each rank gets MPI_COMM_NULL, as MPI allows."""
     guided = [c[f"MPI_COMM_TYPE_{name}"] for name in ("HW_GUIDED", "RESOURCE_GUIDED")]
     known = [*guided, c["MPI_COMM_TYPE_SHARED"], c["MPI_COMM_TYPE_HW_UNGUIDED"], UNDEFINED]
     if kind not in known:
         raise MPIError("MPI_ERR_ARG", f"{kind} is no type of communicator")
-    names_memory = kind in guided and (info or {}).get("mpi_hw_resource_type") == "mpi_shared_memory"
+    names_memory = kind in guided and (info or Info()).get("mpi_hw_resource_type") == "mpi_shared_memory"
     shared = kind == c["MPI_COMM_TYPE_SHARED"] or names_memory
     return subset(comm, comm.native.split(0 if shared else None, key))
 
@@ -131,7 +102,7 @@ def Comm_create(comm: Comm, group: Group) -> Comm | None:
     """Groups of different ranks may be disjoint, so the group's first member tells them apart."""
     places = _places(comm, group)
     if comm.is_inter:
-        return intercommunicators().create(comm, group)
+        return intercommunicators.create(comm, group)
     mine = comm.group.place(PROCESS.rank)
     return subset(comm, comm.native.split(min(places) if mine in places else None, _key(places, mine)))
 

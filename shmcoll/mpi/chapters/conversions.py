@@ -25,11 +25,11 @@ for _name in ("c2f", "f2c", "c2f08", "f082c", "f2f08", "f082f"):  # a status has
 
     @mpi(name=f"Status_{_name}", inout=("f_status",))
     def copy(source: Any, target: Any) -> None:
-        addresses = [getattr(one, "address", one) for one in (target, source)]
-        ctypes.memmove(*addresses, BYTES)
+        into, out_of = (getattr(one, "address", one) for one in (target, source))
+        ctypes.memmove(into, out_of, BYTES)
 
 
 @mpi()
 def Abi_get_version() -> tuple[int, int]:
-    """This is the ABI of MPICH, not the one of the standard."""
+    """Say that this is the ABI of MPICH, not the one of the standard."""
     return -1, -1

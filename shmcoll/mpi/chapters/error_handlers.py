@@ -46,7 +46,7 @@ for _name in ("Comm", "Win", "File", "Session"):
 
 @mpi(inout=("errhandler",))
 def Errhandler_free(errhandler: Numbers) -> None:
-    """The handle goes. Objects that have the handler keep it."""
+    """Forget the handle. Objects that have the handler keep it."""
     handler = ERRHANDLER.find(errhandler.value)
     if not handler.is_predefined:
         ERRHANDLER.remove(handler)

@@ -27,7 +27,7 @@ Access = Callable[[File, int, Buffer], Status]
 
 
 def _own(access: Access, file: File, buffer: Buffer) -> Status:
-    """At this rank's position."""
+    """Access at this rank's position."""
     _check_random(file)
     status = access(file, file.position, buffer)
     file.position += file.etypes(status.bytes)
@@ -35,7 +35,7 @@ def _own(access: Access, file: File, buffer: Buffer) -> Status:
 
 
 def _shared(access: Access, file: File, buffer: Buffer) -> Status:
-    """At the shared position. It moves before the access, so that ranks do not wait for each other's."""
+    """Access at the shared position. It moves before the access, so that ranks do not wait for each other's."""
     with file.locked():
         position = file.shared_position
         room = min(file.etypes(buffer.bytes), max(file.end - position, 0)) if access is File.read else None
@@ -44,7 +44,7 @@ def _shared(access: Access, file: File, buffer: Buffer) -> Status:
 
 
 def _ordered(access: Access, file: File, buffer: Buffer) -> Status:
-    """At the shared position, behind the ranks before this one."""
+    """Access at the shared position, behind the ranks before this one."""
     native = file.comm.native
     counts = native.all_gather(np.array([file.etypes(buffer.bytes)]))
     position = file.shared_position

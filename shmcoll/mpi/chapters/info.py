@@ -5,6 +5,7 @@ import platform
 import sys
 from pathlib import Path
 
+from shmcoll.engine.system.text import exact_bytes
 from shmcoll.mpi.abi.facts import CONSTANTS as c
 from shmcoll.mpi.abi.memory import Numbers, put_text, text_at
 from shmcoll.mpi.objects.errors import MPIError
@@ -64,14 +65,14 @@ def Info_get_string(info: Info, key: int, room: Numbers, value: int) -> bool:
     if text is not None:
         if room.value > 0:
             put_text(value, text, room.value)
-        room.value = len(text.encode()) + 1
+        room.value = len(exact_bytes(text)) + 1
     return text is not None
 
 
 @mpi()
 def Info_get_valuelen(info: Info, key: int) -> tuple[int, bool]:
     text = info.get(key_at(key))
-    return len((text or "").encode()), text is not None
+    return len(exact_bytes(text or "")), text is not None
 
 
 @mpi()

@@ -11,7 +11,7 @@ import numpy as np
 
 from shmcoll.mpi.abi.memory import text_at
 from shmcoll.mpi.chapters import groups
-from shmcoll.mpi.chapters.communicators import made
+from shmcoll.mpi.new_communicators import made
 from shmcoll.mpi.objects.communicators import Comm, Group
 from shmcoll.mpi.objects.error_handlers import ErrorHandler
 from shmcoll.mpi.objects.errors import MPIError
@@ -48,7 +48,7 @@ def remote(comm: Comm) -> Group:
 
 @mpi(nullable=("peer_comm",))
 def Intercomm_create(comm: Comm, leader: int, peer: Comm | None, remote_leader: int, tag: int) -> Comm:
-    """The leaders tell each other their groups, and then their own side."""
+    """Let the leaders tell each other their groups, and then their own side."""
     comm.check_intra()
     comm.check_root(leader)
     other: Any = None
@@ -98,7 +98,7 @@ def with_sides(comm: Comm, native: Any, mine: Sequence[int], other: Sequence[int
 
 @mpi()
 def Intercomm_merge(comm: Comm, high: int) -> Comm:
-    """The side that passes 0 comes first; if both pass the same, the one that is first in the native communicator."""
+    """Put the side that passes 0 first; if both pass the same, the one that is first in the native communicator."""
     other = remote(comm)
     told = comm.native.all_gather(np.array([bool(high)])).tolist()
     sides = [comm.group.ranks, other.ranks] if comm.offset == 0 else [other.ranks, comm.group.ranks]

@@ -80,7 +80,7 @@ def Reduce(source: int, target: int, count: int, datatype: Datatype, op: Operato
         if known is None:
             data = own.packed() if comm.is_served(root) else np.empty(0, np.uint8)
             rows, _ = comm.native.gather_v(data, comm.native_root(root))
-            if result is not None:
+            if result is not None and rows is not None:
                 result.fill_from(_combined(rows.reshape(comm.peers, -1), op, own)[-1])
             return
         data = own.packed()
@@ -138,7 +138,7 @@ def Exscan(source: int, target: int, count: int, datatype: Datatype, op: Operato
 
 
 def _scanned(name: str, source: int, target: int, count: int, datatype: Datatype, op: Operator, comm: Comm) -> Perform:
-    """A scan, with this rank's own elements, or without. Without them rank 0 has no result: its memory stays."""
+    """Scan, with this rank's own elements or without. Without them rank 0 has no result: its memory stays."""
     comm.check_intra()
     last = comm.rank if name == "scan" else comm.rank - 1
     own = Buffer(target if source == IN_PLACE else source, count, datatype)

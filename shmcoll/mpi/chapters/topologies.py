@@ -7,7 +7,7 @@ import numpy as np
 
 from shmcoll.mpi.abi.facts import CONSTANTS as c
 from shmcoll.mpi.abi.memory import Numbers
-from shmcoll.mpi.chapters.communicators import made, subset
+from shmcoll.mpi.new_communicators import made, subset
 from shmcoll.mpi.objects.communicators import UNDEFINED, Comm
 from shmcoll.mpi.objects.errors import MPIError
 from shmcoll.mpi.objects.functions import mpi

@@ -62,7 +62,7 @@ def Win_allocate(size: int, unit: int, info: Info | None, comm: Comm, place: int
 
 @mpi()
 def Win_allocate_shared(size: int, unit: int, info: Info | None, comm: Comm, place: int) -> Window:
-    """The memory of all ranks is one array, in the order of the ranks, unless a hint allows gaps."""
+    """Allocate one array for all ranks, in the order of the ranks, unless a hint allows gaps."""
     _check(size, unit)
     may_have_gaps = info is not None and info.get("alloc_shared_noncontig") == "true"
 

@@ -95,4 +95,4 @@ def memory_at(address: int, length: int) -> np.ndarray:
     """Return bytes at an address as an array."""
     if length == 0:
         return np.empty(0, np.uint8)
-    return np.frombuffer((ctypes.c_uint8 * length).from_address(address), np.uint8)
+    return np.ndarray(length, np.uint8, (ctypes.c_uint8 * length).from_address(address))  # type: ignore[arg-type]

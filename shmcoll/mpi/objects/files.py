@@ -13,6 +13,7 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -153,7 +154,7 @@ class File:
         """Write elements from a position on."""
         self._check(WRONLY | RDWR, "is open for reading only", "MPI_ERR_READ_ONLY")
         data = representations.find(self.view.datarep).stored(buffer)
-        memory, start = memoryview(np.ascontiguousarray(data)), 0
+        memory, start = memoryview(np.ascontiguousarray(data)), 0  # type: ignore[arg-type]
         with self.locked() if self.is_atomic else _NOTHING:
             for offset, part in self._ranges(position, len(memory)):
                 self._write(memory[start : start + part], offset)
@@ -175,7 +176,7 @@ class File:
             done = self._call(os.pwrite, self._fd, memory, offset)
             memory, offset = memory[done:], offset + done
 
-    def _call(self, function, *arguments):  # type: ignore[no-untyped-def]
+    def _call(self, function: Any, *arguments: Any) -> Any:
         try:
             return function(*arguments)
         except OSError as error:

@@ -101,7 +101,7 @@ class ReceiveRequest(Request):
         self._target = np.empty(buffer.bytes, np.uint8) if into_own else buffer.target()
         self._is_own = into_own
         self._source, self._tag = source, tag
-        self._work = None if source is None else comm.native.recv(self._target, source, tag, async_op=True)
+        self._work: Any = None if source is None else comm.native.recv(self._target, source, tag, async_op=True)
         self._is_over = source is None
         self.after: Request | None = None  # a send that ends with it
         if source is None:

@@ -189,7 +189,7 @@ class Window:
 
     @contextmanager
     def reaching(self, operation: str, rank: int) -> Any:
-        """A context in which memory of a rank is read and written. It says so if that rank has ended."""
+        """Read and write memory of a rank in this context. It says so if that rank has ended."""
         try:
             yield
         except Ended:
@@ -197,7 +197,7 @@ class Window:
 
     @contextmanager
     def alone(self, operation: str, rank: int) -> Any:
-        """The same, in which no other rank and no other thread makes an accumulate at that rank."""
+        """Let no other rank and no other thread accumulate at that rank in this context."""
         with self._turns[rank], self.reaching(operation, rank):
             self.take_lock(operation, ATOMIC, rank)
             try:
