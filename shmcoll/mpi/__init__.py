@@ -25,8 +25,9 @@ chapters.load()
 from shmcoll.mpi.chapters import topologies  # noqa: E402
 
 _library = Library()
-_library.fill(CALLBACKS)
+_library.fill(CALLBACKS.__getitem__)
 topologies.UNWEIGHTED.append(_library.variable("MPI_UNWEIGHTED"))
 topologies.WEIGHTS_EMPTY.append(_library.variable("MPI_WEIGHTS_EMPTY"))
 atexit.register(_library.close)  # Python can run no function for C any more
-os.environ |= {"MPI4PY_MPIABI": "mpich", "MPI4PY_LIBMPI": str(_library.path)}  # mpi4py looks here
+if _library.path:  # mpi4py looks here
+    os.environ |= {"MPI4PY_MPIABI": "mpich", "MPI4PY_LIBMPI": str(_library.path)}

@@ -38,8 +38,9 @@ def prepare(options: Options, program: Program) -> Job:
     screen = terminal.controlling()
     _open_standard_descriptors()
     _check_system()
-    if not program.python and options.asked:
-        raise Refused(f"--{options.asked[0]} is for Python programs, and {program.name!r} is an executable", 2)
+    for name in options.asked:
+        if not program.python and name != "mpi":
+            raise Refused(f"--{name} is for Python programs, and {program.name!r} is an executable", 2)
     _set_environment(options)
     _make_log_files(options)
     try:
@@ -49,6 +50,8 @@ def prepare(options: Options, program: Program) -> Job:
             from shmcoll.startup.join import preload
 
             preload(lambda text: tell(f"shmrun: {text}"))
+        if options.mpi:
+            _prepare_for_mpi(program)
     except (ShmcollError, ValueError) as e:
         raise Refused(str(e), 1) from e
     except (ImportError, OSError, MemoryError, SystemError) as e:
@@ -56,6 +59,16 @@ def prepare(options: Options, program: Program) -> Job:
         raise Refused(f"cannot load what the ranks need: {reason}", 1) from e
     # With OMP_NUM_THREADS set by the user numpy's BLAS has started threads, which a fork would lose.
     return Job(options, program, arena, fork and rank_process.threads() == 1, screen)
+
+
+def _prepare_for_mpi(program: Program) -> None:
+    """Let ranks find our library of MPI. Forks of this process have it already."""
+    from shmcoll.mpi import host, installed
+
+    if program.python:
+        installed.check()
+    else:
+        os.environ.update(host.environment())
 
 
 def _open_standard_descriptors() -> None:

@@ -1,135 +1,126 @@
 """Write the shared library `libmpi.so.12`: every function of MPI jumps through a table that the process fills.
 
 It takes neither a compiler nor a linker, so a machine without them can have it, and it is the same file for every
-Python. The functions of MPI, each under its two names (`MPI_X` and `PMPI_X`), are jumps through slots of the table. A
-slot begins as `unset`, which returns MPI_ERR_UNSUPPORTED_OPERATION. The image has three segments, in this order:
+Python. The functions of MPI, each under its two names (`MPI_X` and `PMPI_X`), are jumps through slots of the table
+(`machine.py`). A slot begins with code that calls the resolver with the number of the slot. The resolver is a function
+of Python, which makes the function of MPI when it is called for the first time; before that, it is code that lets
+Python fill the table. The image has three segments, in this order:
 
-    read only       the ELF header, and what the dynamic linker reads: symbols, their names, hash table, relocations
-    executable      the jumps, and a few functions that need no table (`_Code`)
-    writable        the dynamic section, the variables of the ABI, and the table
+    read only       the ELF header, and what the dynamic linker reads: symbols, their names, hash table, relocations;
+                    texts
+    executable      the code
+    writable        the dynamic section, the variables of the ABI, the resolver, pointers to functions of others, the
+                    table
 
-Each segment begins on a page of PAGE bytes. Everything is addressed relative to the program counter. Only the table
-and the variables contain addresses, for which there are relocations.
+Each segment begins on a page of PAGE bytes. Everything is addressed relative to the program counter. Only pointers
+contain addresses, for which there are relocations. Functions of CPython are weak symbols: a program without Python has
+none, unless the image names a libpython that it needs (`Host`).
 
 Source: the System V ABI, chapter 5, and its supplements for x86-64 and AArch64.
 """
 
+import hashlib
 import os
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shmcoll.engine.system.text import to_bytes
+from shmcoll.engine.system.text import exact_bytes, to_bytes
 from shmcoll.mpi.abi import facts
+from shmcoll.mpi.abi.aarch64 import Arm
+from shmcoll.mpi.abi.machine import CALLED, STUB, Machine
+from shmcoll.mpi.abi.x86_64 import X86
 
 SONAME = "libmpi.so.12"
 PAGE = 64 << 10  # the largest page of either architecture
-TABLE = "shmcoll_mpi_table"
+
+#: of a table in this order alone: a library of another version of shmcoll has none
+TABLE = f"shmcoll_mpi_table_{hashlib.sha256(to_bytes(repr(facts.NAMES))).hexdigest()[:8]}"
+RESOLVER = "shmcoll_mpi_resolver"
+SUCCEED, STORE_1 = "shmcoll_mpi_succeed", "shmcoll_mpi_store_1"
 
 _VARIABLES = ("MPI_UNWEIGHTED", "MPI_WEIGHTS_EMPTY", "MPI_F_STATUS_IGNORE", "MPI_F_STATUSES_IGNORE")
+_MACHINES: dict[str, Machine] = {"x86_64": X86(), "aarch64": Arm()}
 _WORD = 8
 _SYMBOL, _RELOCATION, _DYNAMIC, _SEGMENT, _HEADER = 24, 24, 16, 56, 64  # bytes of an entry
-_STUB = 16  # bytes of a jump
+_PART = 128  # bytes, at most, of a part of the code that is not a stub
 _BUCKETS = 1024
 _NULL_SYMBOL = bytes(_SYMBOL)
-_FUNCTION, _OBJECT = 0x12, 0x11  # global symbols of that type
+_FUNCTION, _OBJECT, _WEAK = 0x12, 0x11, 0x22  # symbols of that type: global ones, and a weak one of a function
+
+_IMPORT = """
+try: __import__("shmcoll.mpi")
+except ImportError as e: raise SystemExit(f"{__import__('sys').executable} cannot import shmcoll.mpi: {e}")
+"""
+_FAILURE = "this program for MPI got no Python; start it with shmrun --mpi"
 
 
 @dataclass(frozen=True)
-class _Code:
-    """The code of one architecture.
+class Host:
+    """What begins an interpreter in a program that has none.
 
-    number: of the architecture, in ELF. relative: the type of a relocation that adds the address of the library.
-    fixed: the functions that need no table, by name: `unset`, one that succeeds, and one that stores 1 and succeeds.
+    library: the path of libpython. home: where Python's own files are. code: what runs first, Python.
     """
 
-    number: int
-    relative: int
-    fixed: dict[str, bytes]
-
-    def jump(self, at: int, slot: int) -> bytes:
-        """Return the code at an address that jumps to where the slot at another address points."""
-        raise NotImplementedError
+    library: str
+    home: str
+    code: str
 
 
-class _X86(_Code):
-    def jump(self, at: int, slot: int) -> bytes:
-        return b"\xf3\x0f\x1e\xfa\xff\x25" + struct.pack("<i", slot - (at + 10))  # endbr64; jmp *slot(%rip)
-
-
-class _Arm(_Code):
-    def jump(self, at: int, slot: int) -> bytes:
-        pages = (slot >> 12) - (at + 4 >> 12)
-        adrp = 0x90000010 | (pages & 3) << 29 | (pages >> 2 & 0x7FFFF) << 5
-        load = 0xF9400210 | (slot & 0xFFF) // _WORD << 10
-        return struct.pack("<4I", 0xD503245F, adrp, load, 0xD61F0200)  # bti c; adrp x16; ldr x16, [x16, #]; br x16
-
-
-_UNSUPPORTED = facts.CONSTANTS["MPI_ERR_UNSUPPORTED_OPERATION"]
-_MACHINES = {
-    "x86_64": _X86(
-        62,
-        8,
-        {
-            "unset": b"\xb8" + struct.pack("<I", _UNSUPPORTED) + b"\xc3",  # mov $44, %eax; ret
-            "shmcoll_mpi_succeed": b"\x31\xc0\xc3",  # xor %eax, %eax; ret
-            "shmcoll_mpi_store_1": b"\xc7\x07\x01\x00\x00\x00\x31\xc0\xc3",  # movl $1, (%rdi); xor %eax, %eax; ret
-        },
-    ),
-    "aarch64": _Arm(
-        183,
-        1027,
-        {
-            "unset": struct.pack("<2I", 0x52800000 | _UNSUPPORTED << 5, 0xD65F03C0),  # mov w0, #44; ret
-            "shmcoll_mpi_succeed": struct.pack("<2I", 0x52800000, 0xD65F03C0),  # mov w0, #0; ret
-            # mov w1, #1; str w1, [x0]; mov w0, #0; ret
-            "shmcoll_mpi_store_1": struct.pack("<4I", 0x52800021, 0xB9000001, 0x52800000, 0xD65F03C0),
-        },
-    ),
-}
-
-
-def image(names: Sequence[str] = facts.NAMES, machine: str = os.uname().machine) -> bytes:
+def image(names: Sequence[str] = facts.NAMES, machine: str = os.uname().machine, host: Host | None = None) -> bytes:
     """Return the bytes of the library.
 
     Args:
         names: the functions, in the order of their slots.
         machine: the architecture, `x86_64` or `aarch64`.
+        host: for programs that are not Python.
 
     Raises:
         NotImplementedError: there is no code for this architecture.
     """
     if machine not in _MACHINES:
         raise NotImplementedError(f"programs for MPI run on {' and '.join(_MACHINES)}, and this machine is a {machine}")
-    return _Image(names, _MACHINES[machine]).whole()
+    return _Image(names, _MACHINES[machine], host).whole()
 
 
 class _Image:
     """Where everything is, by offset in the file, which is the address when it is loaded."""
 
-    def __init__(self, names: Sequence[str], code: _Code):
-        self._code, self._names = code, names
+    def __init__(self, names: Sequence[str], machine: Machine, host: Host | None):
+        self._machine, self._names = machine, names
         self._strings = bytearray(b"\0")
+        self._needed = [self._string(host.library)] if host else []
         self._soname = self._string(SONAME)
-        exported = [name for name in code.fixed if name != "unset"]
-        symbols = 1 + 2 * len(names) + len(exported) + len(_VARIABLES) + 1
-        texts = [*(kind + name for name in names for kind in ("", "P")), *exported, *_VARIABLES, TABLE]
-        self._places = {text: self._string(text) for text in texts}
+        exported = [SUCCEED, STORE_1, *_VARIABLES, RESOLVER, TABLE]
+        symbols = [*(kind + name for name in names for kind in ("", "P")), *exported, *CALLED]
+        self._places = {text: self._string(text) for text in symbols}
+        home = f"PYTHONHOME={host.home}" if host else ""
+        texts = {"home": home, "beginning": host.code if host else "", "text": _IMPORT, "failure": _FAILURE}
+        self._texts = {name: exact_bytes(text) + b"\0" for name, text in texts.items()}
 
-        self._symbols_at = _HEADER + 4 * _SEGMENT
-        self._strings_at = self._symbols_at + symbols * _SYMBOL
+        self._symbols_at = _HEADER + 5 * _SEGMENT
+        self._strings_at = self._symbols_at + (1 + len(symbols)) * _SYMBOL
         self._hash_at = _up(self._strings_at + len(self._strings), _WORD)
-        self._relocations_at = _up(self._hash_at + 4 * (2 + _BUCKETS + symbols), _WORD)
-        self._read_end = self._relocations_at + (len(names) + len(_VARIABLES)) * _RELOCATION
+        self._relocations_at = _up(self._hash_at + 4 * (2 + _BUCKETS + 1 + len(symbols)), _WORD)
+        self._relative = len(names) + len(_VARIABLES) + 1
+        at = self._texts_at = self._relocations_at + (self._relative + len(CALLED)) * _RELOCATION
+        self._at: dict[str, int] = {}  # what code refers to
+        for name, text in self._texts.items():
+            self._at[name] = at
+            at += len(text)
+        self._read_end = at
 
         self._code_at = _up(self._read_end, PAGE)
-        self._fixed_at = {name: self._code_at + i * _STUB for i, name in enumerate(code.fixed)}
-        self._jumps_at = self._code_at + len(code.fixed) * _STUB
-        self._code_end = self._jumps_at + len(names) * _STUB
+        self._at |= {part: self._code_at + i * _PART for i, part in enumerate(machine.parts)}
+        self._jumps_at = self._code_at + len(machine.parts) * _PART
+        self._later_at = self._jumps_at + len(names) * STUB
+        self._code_end = self._later_at + len(names) * STUB
 
         self._dynamic_at = _up(self._code_end, PAGE)
-        self._variables_at = self._dynamic_at + 11 * _DYNAMIC
-        self._table_at = self._variables_at + 2 * len(_VARIABLES) * _WORD  # each with the word that it points to
+        self._variables_at = self._dynamic_at + (len(self._needed) + 11) * _DYNAMIC
+        words = self._variables_at + 2 * len(_VARIABLES) * _WORD  # each with the word that it points to
+        self._at |= {name: words + i * _WORD for i, name in enumerate(("resolver", *CALLED))}
+        self._table_at = words + (1 + len(CALLED)) * _WORD
         self._end = self._table_at + len(names) * _WORD
 
     def whole(self) -> bytes:
@@ -139,13 +130,15 @@ class _Image:
             self._symbols_at: _NULL_SYMBOL + b"".join(symbols.values()),
             self._strings_at: bytes(self._strings),
             self._hash_at: _hash_table(list(symbols)),
-            self._relocations_at: self._relocations(),
+            self._relocations_at: self._relocations(list(symbols)),
+            self._texts_at: b"".join(self._texts.values()),
             self._dynamic_at: self._dynamic(),
         }
-        parts |= {self._fixed_at[name]: text for name, text in self._code.fixed.items()}
+        parts |= {self._at[part]: self._machine.write(part, self._at[part], self._at) for part in self._machine.parts}
         for i in range(len(self._names)):
-            at = self._jumps_at + i * _STUB
-            parts[at] = self._code.jump(at, self._table_at + i * _WORD)
+            jump, later = self._jumps_at + i * STUB, self._later_at + i * STUB
+            parts[jump] = self._machine.jump(jump, self._table_at + i * _WORD)
+            parts[later] = self._machine.later(later, i, self._at["resolve"])
         data = bytearray(self._end)
         for at, part in parts.items():
             data[at : at + len(part)] = part
@@ -153,35 +146,38 @@ class _Image:
 
     def _string(self, text: str) -> int:
         at = len(self._strings)
-        self._strings += to_bytes(text) + b"\0"
+        self._strings += exact_bytes(text) + b"\0"
         return at
 
     def _symbols(self) -> dict[str, bytes]:
         made = {}
         for i, name in enumerate(self._names):
             for kind in ("", "P"):
-                made[kind + name] = self._symbol(kind + name, _FUNCTION, self._jumps_at + i * _STUB, _STUB)
-        for name, at in self._fixed_at.items():
-            if name in self._places:
-                made[name] = self._symbol(name, _FUNCTION, at, _STUB)
+                made[kind + name] = self._symbol(kind + name, _FUNCTION, self._jumps_at + i * STUB, STUB)
+        made[SUCCEED] = self._symbol(SUCCEED, _FUNCTION, self._at["succeed"], _PART)
+        made[STORE_1] = self._symbol(STORE_1, _FUNCTION, self._at["store_1"], _PART)
         for i, name in enumerate(_VARIABLES):
             made[name] = self._symbol(name, _OBJECT, self._variables_at + i * _WORD, _WORD)
+        made[RESOLVER] = self._symbol(RESOLVER, _OBJECT, self._at["resolver"], _WORD)
         made[TABLE] = self._symbol(TABLE, _OBJECT, self._table_at, len(self._names) * _WORD)
-        return made
+        return made | {name: self._symbol(name, _WEAK, 0, 0) for name in CALLED}
 
     def _symbol(self, name: str, kind: int, at: int, length: int) -> bytes:
-        return struct.pack("<IBBHQQ", self._places[name], kind, 0, 1, at, length)
+        return struct.pack("<IBBHQQ", self._places[name], kind, 0, 1 if at else 0, at, length)
 
-    def _relocations(self) -> bytes:
-        unset = self._fixed_at["unset"]
-        targets = {self._table_at + i * _WORD: unset for i in range(len(self._names))}
+    def _relocations(self, symbols: list[str]) -> bytes:
+        targets = {self._table_at + i * _WORD: self._later_at + i * STUB for i in range(len(self._names))}
         words = self._variables_at + len(_VARIABLES) * _WORD
         targets |= {self._variables_at + i * _WORD: words + i * _WORD for i in range(len(_VARIABLES))}
-        return b"".join(struct.pack("<QQq", at, self._code.relative, target) for at, target in targets.items())
+        targets[self._at["resolver"]] = self._at["boot"]
+        relative = [struct.pack("<QQq", at, self._machine.relative, target) for at, target in targets.items()]
+        numbers = {name: 1 + symbols.index(name) for name in CALLED}
+        others = [struct.pack("<QIIq", self._at[name], self._machine.symbol, numbers[name], 0) for name in CALLED]
+        return b"".join(relative + others)
 
     def _dynamic(self) -> bytes:
-        length = self._read_end - self._relocations_at
         entries = [  # in the names of elf.h, DT_ before each
+            *((1, needed) for needed in self._needed),  # NEEDED
             (14, self._soname),  # SONAME
             (4, self._hash_at),  # HASH
             (5, self._strings_at),  # STRTAB
@@ -189,25 +185,26 @@ class _Image:
             (10, len(self._strings)),  # STRSZ
             (11, _SYMBOL),  # SYMENT
             (7, self._relocations_at),  # RELA
-            (8, length),  # RELASZ
+            (8, (self._relative + len(CALLED)) * _RELOCATION),  # RELASZ
             (9, _RELOCATION),  # RELAENT
-            (0x6FFFFFF9, length // _RELOCATION),  # RELACOUNT
+            (0x6FFFFFF9, self._relative),  # RELACOUNT
             (0, 0),  # NULL
         ]
         return b"".join(struct.pack("<QQ", *entry) for entry in entries)
 
     def _header(self) -> bytes:
         identity = b"\x7fELF\x02\x01\x01" + bytes(9)  # 64 bits, little-endian
-        fields = 3, self._code.number, 1, 0, _HEADER, 0, 0, _HEADER, _SEGMENT, 4, 64, 0, 0  # a shared object
+        fields = 3, self._machine.number, 1, 0, _HEADER, 0, 0, _HEADER, _SEGMENT, 5, 64, 0, 0  # a shared object
         return identity + struct.pack("<HHIQQQIHHHHHH", *fields)
 
     def _segments(self) -> bytes:
-        load, dynamic, readable, executable, writable = 1, 2, 4, 1, 2
+        load, dynamic, stack, readable, executable, writable = 1, 2, 0x6474E551, 4, 1, 2
         segments = [
             (load, readable, 0, self._read_end, PAGE),
             (load, readable | executable, self._code_at, self._code_end - self._code_at, PAGE),
             (load, readable | writable, self._dynamic_at, self._end - self._dynamic_at, PAGE),
-            (dynamic, readable | writable, self._dynamic_at, 11 * _DYNAMIC, _WORD),
+            (dynamic, readable | writable, self._dynamic_at, self._variables_at - self._dynamic_at, _WORD),
+            (stack, readable | writable, 0, 0, 2 * _WORD),  # without this, stacks of the process become executable
         ]
         return b"".join(
             struct.pack("<IIQQQQQQ", kind, flags, at, at, at, length, length, alignment)

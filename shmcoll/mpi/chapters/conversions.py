@@ -1,11 +1,12 @@
 """MPI's chapter on languages: handles as integers of C and of Fortran. Here they are the same numbers."""
 
 import ctypes
+from functools import partial
 from typing import Any
 
 from shmcoll.mpi.abi.facts import FUNCTIONS
 from shmcoll.mpi.abi.memory import number_type
-from shmcoll.mpi.objects.functions import CALLBACKS, mpi
+from shmcoll.mpi.objects.functions import MAKERS, mpi
 from shmcoll.mpi.objects.status import BYTES
 
 _SUFFIXES = ("_toint", "_fromint", "_c2f", "_f2c")
@@ -18,7 +19,7 @@ def _same(handle: int) -> int:
 for _name, (_result, *_arguments) in FUNCTIONS.items():
     if _name.endswith(_SUFFIXES) and len(_arguments) == 1:
         _taken = number_type(_arguments[0].split()[0])
-        CALLBACKS[_name] = ctypes.CFUNCTYPE(number_type(_result), _taken)(_same)
+        MAKERS[_name] = partial(ctypes.CFUNCTYPE(number_type(_result), _taken), _same)
 
 
 for _name in ("c2f", "f2c", "c2f08", "f082c", "f2f08", "f082f"):  # a status has one form here

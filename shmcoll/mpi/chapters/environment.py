@@ -1,8 +1,6 @@
 """MPI's chapter on the environment: beginning, end, versions, errors, time, memory."""
 
-import os
 import platform
-import sys
 import threading
 import time
 
@@ -10,6 +8,7 @@ import shmcoll
 from shmcoll.mpi.abi.facts import CONSTANTS as c
 from shmcoll.mpi.abi.memory import put_text
 from shmcoll.mpi.objects.communicators import Comm
+from shmcoll.mpi.objects.error_handlers import exit_now
 from shmcoll.mpi.objects.functions import mpi
 from shmcoll.mpi.objects.info import Info, made
 from shmcoll.mpi.process import PROCESS
@@ -87,8 +86,7 @@ def Pcontrol(_level: int, _more: int) -> None:
 def Abort(comm: Comm, code: int) -> None:
     """End this process, after the others have been told."""
     PROCESS.world.native.abort(f"MPI_Abort({code}) on {comm.in_words}")
-    sys.stdout.flush()
-    os._exit(code & 0xFF or 1)
+    exit_now(code & 0xFF or 1)
 
 
 @mpi()

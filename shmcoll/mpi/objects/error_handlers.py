@@ -17,6 +17,7 @@ from shmcoll.mpi.abi.facts import CONSTANTS
 from shmcoll.mpi.objects.errors import class_of, error_code, text_of
 from shmcoll.mpi.objects.handles import COMM, ERRHANDLER
 
+_LIBC = ctypes.CDLL(None)
 _FUNCTION = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_int), ctypes.POINTER(ctypes.c_int))
 _FILE_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_int))
 
@@ -73,6 +74,13 @@ def _end(code: int) -> None:
     """End this process, and tell the others."""
     text = text_of(code) or ""
     sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()
     COMM.find(CONSTANTS["MPI_COMM_WORLD"]).native.abort(text)
-    os._exit(class_of(code) or 1)
+    exit_now(class_of(code) or 1)
+
+
+def exit_now(code: int) -> None:
+    """End this process, with all that it has printed, by Python or C."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    _LIBC.fflush(None)
+    os._exit(code)

@@ -19,8 +19,18 @@ from shmcoll.mpi.objects.handles import KINDS
 
 Function = Callable[..., Any]
 
-#: what has been registered, by the name in C: the callback's type and the callback
-CALLBACKS: dict[str, Any] = {}
+#: what makes the callback of ctypes, by the name in C: a program calls few of them, and each takes a while to make
+MAKERS: dict[str, Callable[[], Any]] = {}
+
+
+class _Callbacks(dict[str, Any]):
+    def __missing__(self, name: str) -> Any:
+        made = self[name] = MAKERS[name]()
+        return made
+
+
+#: by the name in C; each is made when it is asked for
+CALLBACKS = _Callbacks()
 
 
 def mpi(
@@ -40,7 +50,7 @@ def mpi(
         for one in (f"MPI_{name or function.__name__}", f"MPI_{name or function.__name__}_c"):
             if one in FUNCTIONS:
                 called = partial(function, one.endswith("_c")) if with_form else function
-                CALLBACKS[one] = callback(one, called, frozenset(inout), frozenset(nullable))
+                MAKERS[one] = partial(callback, one, called, frozenset(inout), frozenset(nullable))
         return function
 
     return register

@@ -1,17 +1,17 @@
 """Functions of MPI that are not there: each says so in words when it is called."""
 
+from functools import partial
 from typing import Any
 
 from shmcoll.mpi.abi.facts import NAMES
 from shmcoll.mpi.objects.errors import MPIError
-from shmcoll.mpi.objects.functions import CALLBACKS, callback
+from shmcoll.mpi.objects.functions import MAKERS, callback
 
 
 def refuse_the_rest() -> None:
     """Register a function that raises for each name that has none."""
     for name in NAMES:
-        if name not in CALLBACKS:
-            CALLBACKS[name] = callback(name, _raise)
+        MAKERS.setdefault(name, partial(callback, name, _raise))
 
 
 def _raise(*_: Any) -> None:

@@ -1,0 +1,88 @@
+"""Programs that are not Python, with or without Python in them: `shmrun --mpi ./a.out`.
+
+Such a program is linked to a `libmpi.so.12`, and finds ours in LD_LIBRARY_PATH. That one needs the libpython of the
+Python that runs `shmrun`, and begins an interpreter when the program calls MPI for the first time
+(`abi/machine.py`). A program that has an interpreter already keeps its own, which then has to find this package.
+
+The interpreter is not ended: the program may call MPI as long as it runs. When it has ended with 0, this process leaves
+the job as Python programs do; otherwise the launcher tells the others.
+"""
+
+import atexit
+import ctypes
+import os
+import sys
+import sysconfig
+import threading
+from pathlib import Path
+
+from shmcoll.errors import ShmcollError
+from shmcoll.mpi.abi.library import Host
+from shmcoll.mpi.abi.loaded import library_file
+
+_LIBC = ctypes.CDLL(None)
+_AT_EXIT = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p)
+
+#: what the interpreter runs first, with its paths and those of the Python that runs `shmrun`
+_BEGINNING = """
+import sys
+sys.path[:], sys.executable, sys.prefix, sys.exec_prefix = {!r}
+try:
+    from shmcoll.mpi import host
+    host.begin()
+except ImportError:
+    pass
+"""
+
+
+def environment() -> dict[str, str]:
+    """Return the variables that a program has to have.
+
+    Raises:
+        ShmcollError: this Python has no shared libpython, or the library cannot be written.
+    """
+    paths = [str(Path(path or ".").absolute()) for path in sys.path]
+    code = _BEGINNING.format((paths, sys.executable, sys.prefix, sys.exec_prefix))
+    try:
+        path = library_file(Host(str(libpython()), sys.base_prefix, code))
+    except OSError as e:
+        raise ShmcollError(f"the library for programs in C cannot be written: {e}") from e
+    folders = [str(path.parent), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    return {"LD_LIBRARY_PATH": ":".join(folders), "MPI4PY_MPIABI": "mpich", "MPI4PY_LIBMPI": str(path)}
+
+
+def libpython() -> Path:
+    """Return the shared library of this Python.
+
+    Raises:
+        ShmcollError: there is none.
+    """
+    known = sysconfig.get_config_vars()
+    name = f"libpython{known.get('LDVERSION', '')}.so"
+    folders = [
+        known.get("LIBDIR"),
+        Path(known.get("LIBDIR") or "/usr/lib", known.get("MULTIARCH") or ""),
+        known.get("LIBPL"),
+    ]
+    for folder in (*filter(None, folders), Path(sys.base_prefix, "lib")):
+        for path in (Path(folder, f"{name}.1.0"), Path(folder, name)):
+            if path.is_file():
+                return path.resolve()
+    raise ShmcollError(
+        f"programs for MPI that are not Python need {name}.1.0, which {sys.executable} has not; use a Python that was "
+        f"built with --enable-shared, or install it (libpython{known.get('py_version_short')})"
+    )
+
+
+def begin() -> None:
+    """Have this process, whose interpreter has just begun, leave the job when its program ends."""
+    _LIBC.on_exit(_at_exit, None)
+
+
+@_AT_EXIT
+def _at_exit(code: int, _nothing: int | None) -> None:
+    if code == 0:
+        if threading.current_thread() is threading.main_thread():
+            threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+    sys.stdout.flush()
