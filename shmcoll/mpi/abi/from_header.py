@@ -12,7 +12,7 @@ from typing import Any
 
 from shmcoll.engine.system.text import read_text, to_bytes
 
-_FUNCTION = re.compile(r"(\w+[\w *]*?)\s*\b(MPIX?_\w+)\s*\(([^;{}]*?)\)\s*MPICH_API_PUBLIC\s*;")
+_FUNCTION = re.compile(r"^(\w[\w *]*?)\s*\b(MPIX?_\w+)\s*\(([^;{}]*?)\)\s*MPICH_API_PUBLIC\s*;", re.M)
 _TOOLS = "MPI_T_"  # its variables and events describe MPICH itself
 
 
