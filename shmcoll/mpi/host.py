@@ -17,9 +17,11 @@ import threading
 from pathlib import Path
 
 from shmcoll.errors import ShmcollError
-from shmcoll.mpi.abi.library import Host
+from shmcoll.mpi.abi.executables import needs
+from shmcoll.mpi.abi.library import SONAME, Host
 from shmcoll.mpi.abi.loaded import library_file
 
+_OTHERS = ("libmpi", "libmpi_abi", "libmpi_cxx")
 _LIBC = ctypes.CDLL(None)
 _AT_EXIT = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p)
 
@@ -35,12 +37,19 @@ except ImportError:
 """
 
 
-def environment() -> dict[str, str]:
-    """Return the variables that a program has to have.
+def environment(program: str) -> dict[str, str]:
+    """Return the variables that a program has to have. program: the path of the executable.
 
     Raises:
-        ShmcollError: this Python has no shared libpython, or the library cannot be written.
+        ShmcollError: this Python has no shared libpython, the library cannot be written, or the program is linked to
+            another MPI.
     """
+    names, has_own_folders = needs(Path(program))
+    for name in names:
+        if name.partition(".so")[0] in _OTHERS and name != SONAME:
+            raise ShmcollError(
+                f"{program!r} is linked to {name}, which is not of the MPICH family; link it to {SONAME}"
+            )
     paths = [str(Path(path or ".").absolute()) for path in sys.path]
     code = _BEGINNING.format((paths, sys.executable, sys.prefix, sys.exec_prefix))
     try:
@@ -48,7 +57,10 @@ def environment() -> dict[str, str]:
     except OSError as e:
         raise ShmcollError(f"the library for programs in C cannot be written: {e}") from e
     folders = [str(path.parent), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
-    return {"LD_LIBRARY_PATH": ":".join(folders), "MPI4PY_MPIABI": "mpich", "MPI4PY_LIBMPI": str(path)}
+    made = {"LD_LIBRARY_PATH": ":".join(folders), "MPI4PY_MPIABI": "mpich", "MPI4PY_LIBMPI": str(path)}
+    if has_own_folders:  # what is loaded already has the name that the program looks for
+        made["LD_PRELOAD"] = " ".join([str(path), *filter(None, [os.environ.get("LD_PRELOAD")])])
+    return made
 
 
 def libpython() -> Path:

@@ -68,7 +68,7 @@ def _prepare_for_mpi(program: Program) -> None:
     if program.python:
         installed.check()
     else:
-        os.environ.update(host.environment())
+        os.environ.update(host.environment(program.name))
 
 
 def _open_standard_descriptors() -> None:
