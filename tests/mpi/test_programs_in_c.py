@@ -92,3 +92,33 @@ def test_without_a_libpython_a_line_says_what_is_missing(shmrun: Shmrun) -> None
     )
     assert done.returncode == 1 and done.stdout == ""
     assert done.stderr.count("\n") == 1 and "need libpython9.99.so.1.0" in done.stderr
+
+
+@needs_compiler
+def test_a_program_with_an_interpreter_of_its_own_keeps_it(shmrun: Shmrun) -> None:
+    pytest.importorskip("mpi4py")
+    program = compiled(shmrun.folder, PROGRAMS / "embeds.c", str(host.libpython()))
+    own = {"PYTHONPATH": ":".join(filter(None, sys.path)), "PYTHONHOME": sys.base_prefix}
+    done = shmrun("-n", 2, "--mpi", program, env=own)
+    assert done.returncode == 0, done.stderr
+    wanted = [*(f"C: rank {i}, sum 1" for i in (0, 1)), *(f"Python: rank {i} sum 1" for i in (0, 1))]
+    assert sorted(done.stdout.splitlines()) == wanted
+
+
+@needs_compiler
+def test_a_program_that_looks_for_its_own_mpi_first_gets_ours(shmrun: Shmrun) -> None:
+    program = compiled(shmrun.folder, PROGRAMS / "ring.c", f"-Wl,--disable-new-dtags,-rpath,{MPICH / 'lib'}")
+    done = shmrun("-n", 2, "--mpi", program)
+    assert done.returncode == 0 and "0: token 1 from 1" in done.stdout, done
+
+
+@needs_compiler
+def test_a_program_that_is_linked_to_another_mpi_is_refused(shmrun: Shmrun) -> None:
+    (shmrun.folder / "mpi.c").write_text("int MPI_Init(int *argc, char ***argv) { return !argc && !argv; }")
+    words = [COMPILER, "-shared", "-fPIC", "mpi.c", "-o", "libmpi.so.40", "-Wl,-soname,libmpi.so.40"]
+    subprocess.run([*map(str, words)], cwd=shmrun.folder, check=True)
+    (shmrun.folder / "other.c").write_text("int MPI_Init(int *, char ***); int main(void) { return MPI_Init(0, 0); }")
+    subprocess.run([str(COMPILER), "other.c", "libmpi.so.40", "-o", "other"], cwd=shmrun.folder, check=True)
+    done = shmrun("-n", 2, "--mpi", "./other")
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert "is linked to libmpi.so.40, which is not of the MPICH family" in done.stderr
