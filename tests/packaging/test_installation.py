@@ -81,6 +81,9 @@ def check_installed(python: Path, folder: Path) -> None:
     assert (job.returncode, job.stdout) == (0, "[3. 3.]\n" * 2), job.stderr
     doors = run([str(python), "-W", "error", "-c", "import shmcoll.mindspore, shmcoll.nki"], folder)
     assert doors.returncode == 0, doors.stderr
+    mpi = "import shmcoll.mpi, os; print(os.environ['MPI4PY_LIBMPI'])"
+    library = run([str(python), "-c", mpi], folder, SHMCOLL_CACHE_DIR=str(folder / "cache"))
+    assert Path(library.stdout.strip()).is_file(), library.stderr
     for command in ("shmrun", "shmbench"):
         assert run([str(bin / command), "--help"], folder).stdout.startswith(f"usage: {command}")
 
@@ -93,6 +96,9 @@ def check_first_job(python: Path, folder: Path) -> None:
     took = time.perf_counter() - begin
     assert (job.returncode, job.stderr) == (0, "")
     assert sorted(job.stdout.splitlines()) == [f"rank {rank} of 2: [1. 1. 1. 1.]" for rank in (0, 1)]
+    mpi = "import shmcoll, shmcoll.mpi, os; print(os.environ['MPI4PY_LIBMPI'].removeprefix(shmcoll.__path__[0]))"
+    library = run([str(python), "-c", mpi], folder, SHMCOLL_CACHE_DIR=str(folder / "empty"))
+    assert library.stdout == "/objects/mpi/libmpi.so.12\n", library.stderr
     print(f"README's example, first job on {python}: {took:.2f} s")
 
 
@@ -134,7 +140,7 @@ def test_the_wheel_has_everything_for_every_level(built: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         found = {name.removeprefix("shmcoll/objects/") for name in archive.namelist() if "/objects/" in name}
     wanted = {f"{level.name}/{packaged_name(name, level)}" for level in levels() for name in (*ALL, *kernels())}
-    assert found == wanted
+    assert found == {*wanted, "mpi/libmpi.so.12"}
 
 
 @pytest.mark.stress  # a minute and more: every dependency is installed, and routines are compiled
