@@ -115,7 +115,7 @@ def operator_meant(op: Any) -> str:
     return f"pass jit.{', '.join(_OPERATORS).upper()}"
 
 
-def _send_on(comm: Any, array: np.ndarray, dest: int, tag: int) -> None:
+def send_on(comm: Any, array: np.ndarray, dest: int, tag: int) -> None:
     """Continue a send whose message needs memory, which only Python can allocate."""
     dispatcher, sending = comm._dispatcher, Sending(comm._dispatcher, array, dest, tag)
     dispatcher.complete("send", lambda: sending.put(c.HALFWAY))
@@ -158,7 +158,7 @@ def _answer(comm: Any, block: int) -> None:
         x, behind = _array(block + jit_gate.ARRAYS)
         out, _ = _array(behind)
         if status == c.HALFWAY and x is not None:
-            _send_on(comm, x, argument, argument_2)
+            send_on(comm, x, argument, argument_2)
         elif received := _call(comm, operation, x, out, op, argument, argument_2):
             for at, value in zip((jit_gate.ARGUMENT, jit_gate.ARGUMENT_2, jit_gate.STATUS), received, strict=True):
                 ctypes.c_int64.from_address(block + at).value = value

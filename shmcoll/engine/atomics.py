@@ -13,6 +13,8 @@ schedule explorer runs the routines' own source that way.
     acquire_fence            keeps the loads before it before all that follows: for a reader that looks at a word
                              again after it has read what the word guards
     peek, poke               one private word; never for the arena
+    peek_int, poke_int       one private `int` in C, 32 bits
+    static_word              where a word of the object file is that this code is in; it begins as 0
     pause, yield_core        while polling
     sleep_on, ring           a doorbell (sem_t): sleep until it is rung or `ns` have passed; ring it
     clock                    CLOCK_MONOTONIC, ns
@@ -31,7 +33,7 @@ schedule explorer runs the routines' own source that way.
     call_kernel              a reduce kernel by its address
     call_routine             the plain form of a routine by its address, for a context that is filled
     call                     a C function of up to three words by its address; its result is a word
-    call_long                the same of up to seven words
+    call_long                the same of any number of words
     reached                  compares sequence words; nothing else does
     wrapping_multiply        for hashes
 """
@@ -115,6 +117,18 @@ def peek(address):
 
 def poke(address, value):
     _WORD(address).value = value
+
+
+def peek_int(address):
+    return ctypes.c_int32.from_address(address).value
+
+
+def poke_int(address, value):
+    ctypes.c_int32.from_address(address).value = value
+
+
+def static_word():
+    raise NotImplementedError("compiled only")
 
 
 def pause():
@@ -262,7 +276,7 @@ def call(function, a, b, c):
 
 
 def call_long(function, *words):
-    return ctypes.PYFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * 7)(function)(*words)
+    return ctypes.PYFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * len(words))(function)(*words)
 
 
 def reached(value, wanted):

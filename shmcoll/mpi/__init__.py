@@ -17,17 +17,28 @@ import os
 
 from shmcoll.mpi import chapters
 from shmcoll.mpi.abi.loaded import Library
+from shmcoll.mpi.objects import native
 from shmcoll.mpi.objects.functions import CALLBACKS
 
-__all__: list[str] = []
+__all__ = ["use_native"]
 
 chapters.load()
 from shmcoll.mpi.chapters import topologies  # noqa: E402
 
 _library = Library()
 _library.fill(CALLBACKS.__getitem__)
+_native = native.functions(CALLBACKS)
 topologies.UNWEIGHTED.append(_library.variable("MPI_UNWEIGHTED"))
 topologies.WEIGHTS_EMPTY.append(_library.variable("MPI_WEIGHTS_EMPTY"))
 atexit.register(_library.close)  # Python can run no function for C any more
 if _library.path:  # mpi4py looks here
     os.environ |= {"MPI4PY_MPIABI": "mpich", "MPI4PY_LIBMPI": str(_library.path)}
+
+
+def use_native(is_on: bool) -> None:
+    """Let native functions make the calls that they can make, or Python make all."""
+    for name, address in _native.items():
+        _library.put(name, address if is_on else CALLBACKS[name])
+
+
+use_native(is_on=True)

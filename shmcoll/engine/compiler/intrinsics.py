@@ -129,6 +129,23 @@ def _poke(builder, _module, address, value):
     builder.store(value, _word(builder, address), align=8)
 
 
+@_twin(atomics.peek_int, (types.int64,), types.int64)
+def _peek_int(builder, _module, address):
+    return builder.sext(builder.load(builder.inttoptr(address, I32.as_pointer())), I64)
+
+
+@_twin(atomics.poke_int, (types.int64, types.int64), types.void)
+def _poke_int(builder, _module, address, value):
+    builder.store(builder.trunc(value, I32), builder.inttoptr(address, I32.as_pointer()))
+
+
+@_twin(atomics.static_word, (), types.int64)
+def _static_word(builder, module):
+    word = ir.GlobalVariable(module, I64, "shmcoll_static_word")
+    word.initializer, word.linkage = I64(0), "internal"
+    return builder.ptrtoint(word, I64)
+
+
 # --- waiting ----------------------------------------------------------------------------------------------------------
 
 
@@ -525,7 +542,16 @@ def _call_address(builder, _module, address, *arguments):
 
 
 _twin(atomics.call, (types.int64,) * 4, types.int64)(_call_address)
-_twin(atomics.call_long, (types.int64,) * 8, types.int64)(_call_address)
+
+
+def _call_long(*words):
+    def generate(_ctx, builder, _signature, values):
+        return _call_address(builder, builder.module, *values)
+
+    return types.int64(*[types.int64] * len(words)), generate
+
+
+TWINS[atomics.call_long] = _call_long
 
 
 @_twin(atomics.reached, (types.int64, types.int64), types.boolean)

@@ -5,6 +5,7 @@ from typing import Any
 
 from shmcoll.mpi.abi.facts import CONSTANTS as c
 from shmcoll.mpi.abi.memory import Numbers
+from shmcoll.mpi.objects import native_table
 from shmcoll.mpi.objects.attributes import Key, find_key, new_key
 from shmcoll.mpi.objects.errors import LAST_USED
 from shmcoll.mpi.objects.functions import mpi
@@ -37,6 +38,7 @@ def _functions(kind: str) -> None:
     @mpi(name=f"{name}_free_keyval", inout=(register,))
     def free(number: Numbers) -> None:
         find_key(number.value, kind).is_freed = True
+        native_table.forget_attributes()
         number.value = c["MPI_KEYVAL_INVALID"]
 
     @mpi(name=f"{name}_set_attr")
@@ -49,6 +51,8 @@ def _functions(kind: str) -> None:
         if value is None:
             find_key(number, kind)
             value = obj.attributes.get(number)
+            if value is not None and kind == "comm":
+                native_table.note_attribute(obj.handle, number, value)
         if value is not None:
             _POINTER.from_address(place).value = value
         return value is not None

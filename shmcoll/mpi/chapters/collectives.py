@@ -1,7 +1,8 @@
 """MPI's chapter on collectives: those of blocks of equal length, and of blocks of different lengths.
 
 Each is described once for its three forms (`objects/collective.py`), and for both kinds of communicators: `peers` are
-the ranks that a rank exchanges blocks with. What ranks exchange are packed bytes.
+the ranks that a rank exchanges blocks with. What ranks exchange are packed bytes. Native functions make the same calls
+of shmcoll as those here (`engine/native/mpi_collectives.py`), because any rank may use either.
 """
 
 from typing import Any
@@ -46,7 +47,8 @@ def Bcast(address: int, count: int, datatype: Datatype, root: int, comm: Comm) -
 def Allgather(
     source: int, sendcount: int, sendtype: Any, target: int, recvcount: int, recvtype: Any, comm: Comm
 ) -> Perform:
-    return _all_gathered(source, sendcount, sendtype, Blocks(target, [recvcount] * comm.peers, recvtype), comm)
+    blocks = Blocks(target, [recvcount] * comm.peers, recvtype)
+    return _all_gathered(source, sendcount, sendtype, blocks, comm, are_equal=not comm.is_inter)
 
 
 @collective(nullable=("sendtype", "recvtype"))
@@ -57,12 +59,16 @@ def Allgatherv(
     return _all_gathered(source, sendcount, sendtype, blocks, comm)
 
 
-def _all_gathered(source: int, count: int, datatype: Any, blocks: Blocks, comm: Comm) -> Perform:
+def _all_gathered(
+    source: int, count: int, datatype: Any, blocks: Blocks, comm: Comm, *, are_equal: bool = False
+) -> Perform:
     own = blocks.blocks[comm.rank] if source == IN_PLACE else Buffer(source, count, datatype)
 
     def perform() -> None:
         target, data = blocks.target(), own.packed()
-        if comm.is_inter:
+        if are_equal:
+            comm.native.all_gather(data, out=target)
+        elif comm.is_inter:
             sent, zeros = comm.spread([data.size] * comm.peers), [0] * comm.native.size
             comm.native.all_to_all_v(data, sent, zeros, recv_counts=comm.spread(blocks.lengths), out=target)
         else:
@@ -78,7 +84,7 @@ def Gather(
 ) -> Perform:
     comm.check_root(root)
     blocks = Blocks(target, [recvcount] * comm.peers, recvtype) if comm.is_root(root) else None
-    return _gathered(source, sendcount, sendtype, blocks, root, comm)
+    return _gathered(source, sendcount, sendtype, blocks, root, comm, are_equal=not comm.is_inter)
 
 
 @collective(nullable=("sendtype", "recvtype"))
@@ -99,7 +105,16 @@ def Gatherv(
     return _gathered(source, sendcount, sendtype, blocks, root, comm)
 
 
-def _gathered(source: int, count: int, datatype: Any, blocks: Blocks | None, root: int, comm: Comm) -> Perform:
+def _gathered(
+    source: int,
+    count: int,
+    datatype: Any,
+    blocks: Blocks | None,
+    root: int,
+    comm: Comm,
+    *,
+    are_equal: bool = False,
+) -> Perform:
     own: Buffer | None = None
     if source == IN_PLACE and blocks is not None:
         own = blocks.blocks[root]
@@ -108,12 +123,15 @@ def _gathered(source: int, count: int, datatype: Any, blocks: Blocks | None, roo
 
     def perform() -> None:
         data, at = own.packed() if own else NOTHING, comm.native_root(root)
-        if blocks is None:
+        target = blocks.target() if blocks else None
+        if are_equal:
+            comm.native.gather(data, at, out=target)
+        elif blocks is None:
             comm.native.gather_v(data, at)
-            return
-        target = blocks.target()
-        comm.native.gather_v(data, at, recv_counts=comm.spread(blocks.lengths), out=target)
-        blocks.fill(target)
+        else:
+            comm.native.gather_v(data, at, recv_counts=comm.spread(blocks.lengths), out=target)
+        if blocks is not None and target is not None:
+            blocks.fill(target)
 
     return perform
 
@@ -124,7 +142,7 @@ def Scatter(
 ) -> Perform:
     comm.check_root(root)
     blocks = Blocks(source, [sendcount] * comm.peers, sendtype) if comm.is_root(root) else None
-    return _scattered(blocks, target, recvcount, recvtype, root, comm)
+    return _scattered(blocks, target, recvcount, recvtype, root, comm, are_equal=not comm.is_inter)
 
 
 @collective(nullable=("sendtype", "recvtype"))
@@ -145,13 +163,17 @@ def Scatterv(
     return _scattered(blocks, target, recvcount, recvtype, root, comm)
 
 
-def _scattered(blocks: Blocks | None, target: int, count: int, datatype: Any, root: int, comm: Comm) -> Perform:
+def _scattered(
+    blocks: Blocks | None, target: int, count: int, datatype: Any, root: int, comm: Comm, *, are_equal: bool = False
+) -> Perform:
     own = Buffer(target, count, datatype) if target != IN_PLACE and comm.is_served(root) else None
 
     def perform() -> None:
         at = comm.native_root(root)
         into = own.target() if own else None
-        if blocks is not None:
+        if are_equal:
+            comm.native.scatter(blocks.packed() if blocks else None, at, out=into)
+        elif blocks is not None:
             comm.native.scatter_v(blocks.packed(), at, send_counts=comm.spread(blocks.lengths), out=into)
         else:
             comm.native.scatter_v(None, at, out=into)
@@ -167,7 +189,7 @@ def Alltoall(
 ) -> Perform:
     given = Blocks(target, [recvcount] * comm.peers, recvtype)
     sent = given if source == IN_PLACE else Blocks(source, [sendcount] * comm.peers, sendtype)
-    return _exchanged(sent, given, comm, in_place=source == IN_PLACE)
+    return _exchanged(sent, given, comm, in_place=source == IN_PLACE, are_equal=not comm.is_inter)
 
 
 @collective(nullable=("sendtype", "recvtype"))
@@ -207,12 +229,15 @@ def Alltoallw(
     return _exchanged(Pieces(source, sendcounts, sdispls, sendtypes, comm.peers), given, comm)
 
 
-def _exchanged(sent: Blocks, given: Blocks, comm: Comm, *, in_place: bool = False) -> Perform:
+def _exchanged(sent: Blocks, given: Blocks, comm: Comm, *, in_place: bool = False, are_equal: bool = False) -> Perform:
     def perform() -> None:
         source = sent.packed()
         target = np.empty(sum(given.lengths), np.uint8) if in_place else given.target()
-        lengths = comm.spread(sent.lengths), comm.spread(given.lengths)
-        comm.native.all_to_all_v(source, lengths[0], recv_counts=lengths[1], out=target)
+        if are_equal:
+            comm.native.all_to_all(source, out=target)
+        else:
+            lengths = comm.spread(sent.lengths), comm.spread(given.lengths)
+            comm.native.all_to_all_v(source, lengths[0], recv_counts=lengths[1], out=target)
         if in_place:
             start = 0
             for block, length in zip(given.blocks, given.lengths, strict=True):

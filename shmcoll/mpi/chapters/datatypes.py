@@ -137,7 +137,9 @@ def _read(count: int, *arrays: Numbers, least: int = 0) -> list[np.ndarray]:
 
 @mpi(inout=("datatype",))
 def Type_commit(datatype: Numbers) -> None:
-    DATATYPE.find(datatype.value).is_committed = True
+    committed = DATATYPE.find(datatype.value)
+    committed.is_committed = True
+    DATATYPE.changed(committed)
 
 
 @mpi(inout=("datatype",))

@@ -8,8 +8,6 @@ the ready mode are one, and buffers that a program attaches are not needed.
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from shmcoll import ANY
 from shmcoll.mpi.abi.facts import CONSTANTS as c
 from shmcoll.mpi.abi.memory import Numbers
@@ -20,11 +18,11 @@ from shmcoll.mpi.objects.datatypes import Datatype
 from shmcoll.mpi.objects.errors import MPIError
 from shmcoll.mpi.objects.functions import mpi
 from shmcoll.mpi.objects.handles import MESSAGE
+from shmcoll.mpi.objects.matched import NO_PROC, Matched, status_of
 from shmcoll.mpi.objects.requests import PersistentRequest, ReceiveRequest, Request, WorkRequest, added, truncated
 from shmcoll.mpi.objects.status import Status
 
 ANY_TAG, LARGEST_TAG = c["MPI_ANY_TAG"], (1 << 31) - 1
-NO_PROC = Status(c["MPI_PROC_NULL"], ANY_TAG)
 _MESSAGE_NO_PROC = c["MPI_MESSAGE_NO_PROC"]
 
 
@@ -208,7 +206,7 @@ def Isendrecv_replace(
 @mpi()
 def Probe(source: int, tag: int, comm: Comm, status: int) -> None:
     wanted, tag = _checked_receive(source, tag, comm)
-    found = NO_PROC if wanted is None else _status_of(comm.native.probe(wanted, tag), comm)
+    found = NO_PROC if wanted is None else status_of(comm.native.probe(wanted, tag), comm)
     found.store(status)
 
 
@@ -220,36 +218,8 @@ def Iprobe(source: int, tag: int, comm: Comm, status: int) -> bool:
         return True
     envelope = comm.native.iprobe(wanted, tag)
     if envelope is not None:
-        _status_of(envelope, comm).store(status)
+        status_of(envelope, comm).store(status)
     return envelope is not None
-
-
-def _status_of(envelope: Any, comm: Comm) -> Status:
-    source, tag, _, shape = envelope
-    return Status(comm.from_native(source), tag, 0, int(np.prod(shape)))
-
-
-class Matched:
-    """A message that a probe has taken. native: of shmcoll; None for one of nobody."""
-
-    handle = MESSAGE.null
-
-    def __init__(self, comm: Comm, native: Any):
-        self.comm, self._native = comm, native
-        self.errhandler = comm.errhandler
-
-    @property
-    def status(self) -> Status:
-        return NO_PROC if self._native is None else _status_of(self._native.envelope, self.comm)
-
-    def receive(self, buffer: Buffer) -> Status:
-        if self._native is None:
-            return NO_PROC
-        if self.status.bytes > buffer.bytes:
-            raise truncated(buffer, self._native.envelope, self.comm)
-        target = buffer.target()
-        buffer.fill(self._native.recv(target[: self.status.bytes]))
-        return self.status
 
 
 @mpi()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from shmcoll.mpi.abi.facts import CONSTANTS as c
+from shmcoll.mpi.objects import native_table
 from shmcoll.mpi.objects.errors import MPIError
 
 _INT = ctypes.c_int
@@ -63,6 +64,7 @@ class Attributes:
     def set(self, owner: Any, number: int, key: Key, value: int) -> None:
         if number in self._values:
             self.delete(owner, number, key)
+        native_table.forget_attributes()
         self._values[number] = value
 
     def delete(self, owner: Any, number: int, key: Key) -> None:
@@ -71,6 +73,7 @@ class Attributes:
         Raises:
             MPIError: there is none, or the function has returned an error.
         """
+        native_table.forget_attributes()
         if number not in self._values:
             raise MPIError("MPI_ERR_ARG", f"there is no attribute with key {number}")
         if key.delete:

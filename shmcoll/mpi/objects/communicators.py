@@ -17,6 +17,7 @@ from shmcoll.mpi.objects.attributes import Attributes
 from shmcoll.mpi.objects.error_handlers import ERRORS_ARE_FATAL, ErrorHandler
 from shmcoll.mpi.objects.errors import MPIError
 from shmcoll.mpi.objects.handles import COMM, GROUP
+from shmcoll.runtime.dispatcher import Dispatcher
 
 UNDEFINED = c["MPI_UNDEFINED"]
 PROC_NULL, ANY_SOURCE, ROOT = c["MPI_PROC_NULL"], c["MPI_ANY_SOURCE"], c["MPI_ROOT"]
@@ -68,6 +69,13 @@ class Comm:
         self.info: dict[str, str] = {}
         self.offset = offset  # of the ranks of this side in `native`, for an intercommunicator
         self._references = 1  # the program's, and one for each pending request
+
+    def native_row(self) -> tuple[int, ...] | None:
+        """Return what native functions need; None for an intercommunicator, and if calls are watched."""
+        dispatcher = self.native._dispatcher
+        if self.is_inter or not isinstance(dispatcher, Dispatcher) or dispatcher.checks_buffers:
+            return None
+        return dispatcher.words.ctypes.data, self.native.rank, self.size
 
     def retain(self) -> None:
         """Keep the native communicator until `release` is called once more."""

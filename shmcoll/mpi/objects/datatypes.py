@@ -12,6 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from shmcoll.engine.kernels.dtypes import BY_NUMPY
+from shmcoll.engine.native.tables import type_word
 from shmcoll.mpi.abi.facts import CONSTANTS as c
 from shmcoll.mpi.objects.attributes import Attributes
 from shmcoll.mpi.objects.errors import MPIError
@@ -122,6 +124,17 @@ class Datatype:
         made = Datatype.__new__(Datatype)
         made.__dict__ = {**self.__dict__, "attributes": Attributes(), "handle": DATATYPE.null}
         return made
+
+    def native_row(self) -> tuple[int, ...] | None:
+        """Return what native functions need; None before it is committed."""
+        if not self.is_committed:
+            return None
+        basic = self.basic if self.is_contiguous and self.size else None
+        known = BY_NUMPY.get(basic.dtype) if basic and basic.dtype else None
+        computed = (0, 0, 1)
+        if basic and basic.dtype and known:
+            computed = type_word(known), self.size // basic.size, basic.dtype.alignment
+        return *computed, self.size, self.lb, self.extent, int(self.is_contiguous and self.size > 0)
 
     def check_committed(self) -> None:
         if not self.is_committed:

@@ -64,6 +64,7 @@ def duplicate(old: Datatype) -> Datatype:
     is_committed = old.is_committed
     _as_derived(made, Contents(c["MPI_COMBINER_DUP"], types=(old,)))
     made.is_committed = is_committed
+    DATATYPE.changed(made)
     return made
 
 

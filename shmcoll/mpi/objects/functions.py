@@ -4,6 +4,9 @@
 counts. `signatures.py` has what such a function takes and returns. When C calls it, the handles are looked up, and what
 it returns is stored. A function in C returns a code; an exception becomes one (`errors.py`), after the error handler of
 the object that the call is about has been called. No exception goes back to C: `ctypes` would print and forget it.
+
+Many functions have a native twin, which calls the Python one for what is not simple (`native.py`). What native code has
+left unfinished is settled before any function of Python (`native_requests.py`).
 """
 
 import ctypes
@@ -11,13 +14,19 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from shmcoll.engine.layout import WORD
+from shmcoll.engine.native import mpi_table
 from shmcoll.mpi.abi import signatures
 from shmcoll.mpi.abi.facts import FUNCTIONS
 from shmcoll.mpi.abi.memory import Numbers, number_type
 from shmcoll.mpi.objects import error_handlers
 from shmcoll.mpi.objects.handles import KINDS
+from shmcoll.mpi.objects.native_requests import settle
+from shmcoll.mpi.objects.native_table import WORDS
 
 Function = Callable[..., Any]
+
+_HELD = mpi_table.HELD // WORD
 
 #: what makes the callback of ctypes, by the name in C: a program calls few of them, and each takes a while to make
 MAKERS: dict[str, Callable[[], Any]] = {}
@@ -72,6 +81,8 @@ def callback(
     def called(*given: int) -> Any:
         taken: list[Any] = []
         try:
+            if WORDS.item(_HELD):
+                settle()
             for i, read in inputs:
                 taken.append(read(given[i]) if read else given[i])
             told = function(*taken)

@@ -7,6 +7,7 @@ found. Numbers of freed handles are not given again before all others have been,
 from typing import Any
 
 from shmcoll.mpi.abi.facts import CONSTANTS
+from shmcoll.mpi.objects import native_table
 from shmcoll.mpi.objects.errors import MPIError
 
 _USER = 2 << 30  # of objects that programs make; those of the ABI have 1 << 30
@@ -36,7 +37,12 @@ class Kind:
         handle = self._signed(handle)
         self._objects[handle] = obj
         obj.handle = handle
+        native_table.put(self.name, handle, obj)
         return handle
+
+    def changed(self, obj: Any) -> None:
+        """Let native code know that an object has changed."""
+        native_table.put(self.name, obj.handle, obj)
 
     def find(self, handle: int) -> Any:
         """Return the object of a handle.
@@ -54,7 +60,10 @@ class Kind:
         return None if handle == self.null else self.find(handle)
 
     def remove(self, obj: Any) -> None:
-        """Free the handle of an object."""
+        """Free the handle of an object, unless it is permanent."""
+        if getattr(obj, "is_permanent", False):
+            return
+        native_table.drop(self.name, obj.handle)
         self._objects.pop(obj.handle, None)
         obj.handle = self.null
 

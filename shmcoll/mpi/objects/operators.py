@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from shmcoll.engine.kernels.dtypes import BY_NUMPY
+from shmcoll.engine.kernels.dtypes import BY_NUMPY, DTYPES, REDUCTIONS
 from shmcoll.mpi.abi.facts import CONSTANTS as c
 from shmcoll.mpi.objects.buffers import Buffer
 from shmcoll.mpi.objects.datatypes import Datatype, element
@@ -58,6 +58,12 @@ class Operator:
     @property
     def is_predefined(self) -> bool:
         return self._function is None
+
+    def native_row(self) -> tuple[int, ...] | None:
+        """Return what native functions need; None for those that the engine has not."""
+        name, _, kinds = _KNOWN[self.name] if self.is_predefined else ("", None, "")
+        dtypes = sum(1 << one.code for one in DTYPES if one.numpy.kind in kinds)
+        return (REDUCTIONS[name], dtypes) if name else None
 
     def of_engine(self, datatype: Datatype) -> tuple[str, np.dtype] | None:
         """Return the engine's name of the operator, and the dtype; None if the engine has not both.

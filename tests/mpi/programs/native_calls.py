@@ -1,0 +1,304 @@
+"""The same calls by native functions, by Python, and by either on different ranks: they must tell the same.
+
+Run with 2 or 3 ranks.
+"""
+
+import numpy as np
+from mpi4py import MPI
+
+import shmcoll.mpi
+from shmcoll.engine.layout import WORD
+from shmcoll.engine.native import mpi_functions
+from shmcoll.engine.native import mpi_table as t
+from shmcoll.mpi.objects.native_table import WORDS
+
+comm = MPI.COMM_WORLD.Dup()
+comm.Set_errhandler(MPI.ERRORS_RETURN)
+me, size = comm.rank, comm.size
+right, left = (me + 1) % size, (me - 1) % size
+COLUMN = MPI.DOUBLE.Create_vector(3, 1, 2).Commit()  # not one run
+PAIR = MPI.DOUBLE.Create_contiguous(2).Commit()
+UNCOMMITTED = MPI.DOUBLE.Create_contiguous(2)
+LARGER = MPI.Op.Create(lambda a, b, _: np.maximum(np.frombuffer(a), np.frombuffer(b), out=np.frombuffer(b)))
+CHECKS = []
+
+
+def check(function):
+    CHECKS.append(function)
+    return function
+
+
+def told(call, *arguments):
+    """Return the class of the error of a call, 0 if there is none."""
+    try:
+        call(*arguments)
+    except MPI.Exception as error:
+        return error.Get_error_class()
+    return 0
+
+
+def numbers(n=4, dtype="f8"):
+    return (np.arange(n) + me).astype(dtype)
+
+
+@check
+def reductions():
+    for dtype, op in (("f8", MPI.SUM), ("i4", MPI.MAX), ("c16", MPI.PROD), ("u1", MPI.BAND), ("?", MPI.LOR)):
+        for n in (0, 1, 3000):
+            x, out = numbers(n, dtype), np.zeros(n, dtype)
+            comm.Allreduce(x, out, op)
+            yield out
+            comm.Allreduce(MPI.IN_PLACE, x, op)
+            yield x
+            out[:] = 0
+            comm.Reduce(x, out if me == 1 else None, op, 1)
+            yield out
+            comm.Reduce(MPI.IN_PLACE if me == 0 else x, x if me == 0 else None, op, 0)
+            yield x
+    x, out = numbers(), np.zeros(4)
+    comm.Allreduce([x, 2, PAIR], [out, 2, PAIR])
+    yield out
+    comm.Allreduce([x, 4, MPI.DOUBLE], [out, 4, MPI.DOUBLE], LARGER)
+    yield out
+    odd = np.zeros(33, np.uint8)[1:]  # not aligned
+    odd.view("f8")[:] = me
+    comm.Allreduce(MPI.IN_PLACE, [odd, 4, MPI.DOUBLE])
+    yield odd
+    yield told(comm.Allreduce, [x, MPI.DOUBLE], [out, MPI.DOUBLE], MPI.BAND)
+    yield told(comm.Allreduce, [x, 1, UNCOMMITTED], [out, 1, UNCOMMITTED])
+    yield told(comm.Dup().Allreduce, x[: 1 + me % 2], out[: 1 + me % 2])  # not alike: all ranks are told
+    yield told(comm.Reduce, x, out, MPI.SUM, size)
+    yield told(comm.Reduce, x, out, MPI.SUM, -7)
+
+
+@check
+def blocks():
+    for n in (0, 1, 700):
+        x, all_x = numbers(n), np.zeros(n * size)
+        for root in range(size):
+            out = numbers(n)
+            comm.Bcast(out, root)
+            yield out
+            comm.Gather(x, all_x if me == root else None, root)
+            yield all_x
+            comm.Scatter(all_x + root if me == root else None, out, root)
+            yield out
+        comm.Gather(MPI.IN_PLACE if me == 0 else x, all_x if me == 0 else None)
+        yield all_x
+        comm.Scatter(all_x if me == 0 else None, MPI.IN_PLACE if me == 0 else x)
+        yield x
+        comm.Allgather(x, all_x)
+        yield all_x
+        all_x[me * n : (me + 1) * n] += 1
+        comm.Allgather(MPI.IN_PLACE, all_x)
+        yield all_x
+        out = np.zeros(n * size)
+        comm.Alltoall(all_x + me, out)
+        yield out
+        comm.Alltoall(MPI.IN_PLACE, out)
+        yield out
+    part = [numbers(6), 1, COLUMN] if me == 0 else [numbers(3), 3, MPI.DOUBLE]  # not one run on one rank
+    all_x = np.zeros(3 * size)
+    comm.Allgather(part, all_x)
+    yield all_x
+    comm.Bcast(part)
+    yield part[0]
+    comm.Barrier()
+    yield told(comm.Bcast, [part[0], MPI.DOUBLE], size)
+    yield told(comm.Bcast, [part[0], 1, UNCOMMITTED], 0)
+    n = 1 + me % 2
+    yield told(comm.Dup().Bcast, [part[0], n, MPI.DOUBLE], 0)
+    yield told(comm.Dup().Allgather, [part[0], n, MPI.DOUBLE], [np.zeros(2 * size), n, MPI.DOUBLE])
+    yield told(comm.Allgather, [part[0], 2, MPI.DOUBLE], [all_x, 1, MPI.DOUBLE])
+
+
+def of(status):
+    return status.source, status.tag, status.Get_count(MPI.BYTE), status.Get_count(MPI.DOUBLE), status.Get_error()
+
+
+@check
+def messages():
+    status = MPI.Status()
+    for n in (0, 1, 5000, 200_000):
+        x, out = numbers(n), np.zeros(n + 3)
+        comm.Sendrecv(x, right, 3, out, left, 3, status)
+        yield out
+        yield of(status)
+        if me == 0:
+            comm.Send(x, right, 4)
+            comm.Send(x, right, 5)
+        if left == 0:
+            comm.Recv(out, MPI.ANY_SOURCE, 5, status)
+            yield of(status)
+            comm.Recv(out, 0, MPI.ANY_TAG, status)
+            yield of(status)
+        comm.Barrier()
+    comm.Send(x, MPI.PROC_NULL)
+    comm.Recv(out, MPI.PROC_NULL, 1, status)
+    yield of(status)
+    comm.Sendrecv(x[:1], MPI.PROC_NULL, 1, out, MPI.PROC_NULL, 1, status)
+    yield of(status)
+    comm.Sendrecv([numbers(6), 1, COLUMN], right, 1, [out, 3, MPI.DOUBLE], left, 1, status)
+    yield out
+    yield told(comm.Sendrecv, numbers(9), right, 2, out[:2], left, 2)  # cut
+    yield told(comm.Send, x, size)
+    yield told(comm.Send, x, 0, -3)
+    yield told(comm.Recv, x, -5)
+    yield told(comm.Recv, x, 0, -3)
+    yield told(comm.Send, [x, 1, UNCOMMITTED], right)
+    comm.Barrier()
+
+
+@check
+def requests():
+    status, done = MPI.Status(), [MPI.Status() for _ in range(4)]
+    for n in (0, 2, 100_000):
+        outs = [np.zeros(n + 1) for _ in range(2)]
+        receives = [comm.Irecv(outs[i], left, i) for i in range(2)]
+        sends = [comm.Isend(numbers(n) + i, right, i) for i in range(2)]
+        MPI.Request.Waitall([*receives, *sends], done)
+        yield from outs
+        yield from (of(one) for one in done[:2])
+        receive = comm.Irecv(outs[0], MPI.ANY_SOURCE, MPI.ANY_TAG)
+        comm.Isend(numbers(n) + 7, right, 8).Wait(status)
+        yield status.Get_count(MPI.BYTE), status.Is_cancelled()
+        while not receive.Test(status):
+            pass
+        yield outs[0]
+        yield of(status)
+    first, second, third = (comm.Irecv(one, left, 1) for one in (outs[0][:1], outs[1][:1], outs[0][1:2]))
+    for i in range(3):
+        comm.Send(numbers(1) + i, right, 1)
+    third.Wait()  # not in the order in which they were posted
+    second.Wait()
+    first.Wait()
+    yield outs[0][:2]
+    yield outs[1][:1]
+    receive = comm.Irecv(outs[0], left, 1)
+    comm.Issend(numbers(1), right, 1).Wait()  # the receive is posted
+    receive.Wait()
+    receives = [comm.Irecv(outs[i], left, i) for i in range(2)]
+    comm.Send(numbers(3), right, 0)
+    comm.Send(numbers(3), right, 1)
+    yield [MPI.Request.Waitany(receives), MPI.Request.Waitany(receives), MPI.Request.Waitany(receives)][2]
+    receive = comm.Irecv(outs[0], left, 99)
+    receive.Cancel()
+    receive.Wait(status)
+    yield status.Is_cancelled()
+    receive = comm.Irecv(outs[0][:1], left, 1)
+    comm.Send(numbers(2), right, 1)
+    yield told(receive.Wait)
+    comm.Irecv(outs[0], MPI.PROC_NULL).Wait(status)
+    yield of(status)
+    yield told(comm.Irecv, outs[0], size)
+    yield told(comm.Isend, outs[0], size)
+    receive = comm.Irecv(outs[0][:1], me, 1)
+    comm.Send(numbers(1), me, 1)
+    receive.Wait()
+    yield outs[0][:1]
+    MPI.REQUEST_NULL.Wait(status)
+    yield of(status)
+    comm.Barrier()
+
+
+@check
+def probes():
+    status = MPI.Status()
+    for n in (0, 1, 100_000):
+        sends = [comm.isend(numbers(n) + i, right, i) for i in range(3)]
+        yield comm.recv(source=left, tag=1, status=status)
+        yield status.source, status.tag
+        message = comm.mprobe(left, 0)
+        out = comm.recv(source=left)  # not the one that is taken
+        yield out
+        yield message.recv()
+        MPI.Request.waitall(sends)
+    comm.Send(numbers(3), right, 1)
+    message = comm.Mprobe(left, 1, status)
+    yield of(status)
+    yield told(message.Recv, np.zeros(1))
+    yield comm.bcast([1, 2]), comm.allreduce(me), comm.gather(me), comm.allgather(me), comm.scatter([*range(size)])
+    comm.Barrier()
+
+
+@check
+def handles():
+    other = comm.Dup()
+    yield other.Get_rank() == me, other.Get_size() == size, other.Is_inter()
+    kept = MPI._handleof(other)
+    key = MPI.Comm.Create_keyval()
+    yield other.Get_attr(key)
+    other.Set_attr(key, 1)
+    yield other.Get_attr(key), other.Get_attr(key)
+    other.Set_attr(key, 2)
+    yield other.Get_attr(key)
+    other.Delete_attr(key)
+    yield other.Get_attr(key)
+    other.Free()
+    yield told(MPI.Comm.fromhandle, kept)
+    yield told(MPI.COMM_NULL.Get_rank), told(MPI.COMM_NULL.Barrier)
+    yield PAIR.Get_size(), PAIR.Get_extent(), COLUMN.Get_size(), COLUMN.Get_extent()
+    other = MPI.DOUBLE.Create_contiguous(3).Commit()
+    out = np.zeros(3)
+    comm.Bcast([out, 1, other])
+    other.Free()
+    yield told(MPI.DATATYPE_NULL.Get_size)
+
+
+def modes():
+    yield True
+    yield False
+    yield me % 2 == 0
+    yield me % 2 == 1
+
+
+def same(a, b):
+    if isinstance(a, np.ndarray):
+        return a.dtype == b.dtype and a.shape == b.shape and bool((a == b).all())
+    return a == b
+
+
+def nothing_needs_python():
+    """The calls that must be native."""
+    x, all_x, out, status = numbers(1), np.zeros(size), np.zeros(1), MPI.Status()
+    calls = [
+        lambda: comm.Barrier(),
+        lambda: comm.Bcast(x),
+        lambda: comm.Allreduce(x, out),
+        lambda: comm.Reduce(x, out if me == 0 else None),
+        lambda: comm.Allgather(x, all_x),
+        lambda: comm.Alltoall(all_x, all_x.copy()),
+        lambda: comm.Gather(x, all_x if me == 0 else None),
+        lambda: comm.Scatter(all_x if me == 0 else None, out),
+        lambda: comm.Sendrecv(x, right, 0, out, left, 0, status),
+        lambda: (comm.Send(x, right), comm.Recv(out, MPI.ANY_SOURCE, MPI.ANY_TAG, status)),
+        lambda: (comm.Isend(x, right).Wait(status), comm.Irecv(out, left).Wait(status)),
+        lambda: (comm.send(me, right), comm.recv(source=left)),
+        lambda: comm.bcast(1),
+        lambda: comm.allreduce(1),
+        lambda: (status.Get_count(MPI.DOUBLE), comm.Get_rank(), comm.Get_size(), MPI.DOUBLE.Get_size()),
+    ]
+    for call in calls:
+        call()
+        call()
+    python = slice(t.PYTHON // WORD, t.PYTHON // WORD + len(mpi_functions.NAMES))
+    kept = WORDS[python].copy()
+    for i, call in enumerate(calls):
+        comm.Barrier()
+        WORDS[python] = 0  # a call of Python would end the process
+        print(f"{i}", end=" ", flush=True)
+        call()
+        WORDS[python] = kept
+
+
+for function in CHECKS:
+    expected = None
+    for is_native in modes():
+        shmcoll.mpi.use_native(is_native)
+        found = [one.copy() if isinstance(one, np.ndarray) else one for one in function()]
+        expected = expected or found
+        different = [i for i, (a, b) in enumerate(zip(expected, found, strict=True)) if not same(a, b)]
+        assert not different, (function.__name__, is_native, different[0], expected[different[0]], found[different[0]])
+shmcoll.mpi.use_native(True)
+nothing_needs_python()
+print("all right")
