@@ -87,6 +87,14 @@ def test_jitted_functions_call_from_python(tmp_path: Path) -> None:
     assert run(tmp_path, JITTED) == "1.0\n"
 
 
+def test_programs_may_hide_numba(tmp_path: Path) -> None:
+    """As mpi4py's own tests do. Both operators are compiled, and numba stays hidden."""
+    operators = "shmcoll.op(lambda a, b: a + b), shmcoll.op(lambda a, b: a * b + 1)"
+    code = f"import sys\nsys.modules['numba'] = None\nimport shmcoll\nprint(shmcoll.init().all_reduce(7), {operators})"
+    code += "\nprint(sys.modules['numba'])"
+    assert run(tmp_path, code).splitlines()[-1] == "None"
+
+
 @pytest.mark.slow
 def test_routines_are_compiled(tmp_path: Path) -> None:
     code = "import shmcoll\nprint(shmcoll.init().all_reduce(7))"

@@ -1,12 +1,15 @@
 """How numba is imported to compile our code, in whatever environment the user has set for it.
 
-NUMBA_DISABLE_JIT, by which users debug their own jitted functions, does not keep our code from being compiled. A value
-of another variable that numba or LLVM cannot take is told in a line that names the variable.
+NUMBA_DISABLE_JIT, by which users debug their own jitted functions, does not keep our code from being compiled. Nor does
+None in `sys.modules`, by which a program hides numba from what it runs. A value of another variable that numba or LLVM
+cannot take is told in a line that names the variable.
 """
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any
 
 
@@ -16,12 +19,33 @@ def enabled_jit() -> Iterator[None]:
 
     Raises `ValueError` if numba cannot be imported with the variables that are set.
     """
-    config = load_numba()
-    usual, config.DISABLE_JIT = config.DISABLE_JIT, 0
+    with _shown():
+        config = load_numba()
+        usual, config.DISABLE_JIT = config.DISABLE_JIT, 0
+        try:
+            yield
+        finally:
+            config.DISABLE_JIT = usual
+
+
+_hidden: list[ModuleType] = []  # numba, imported while the program hides it
+
+
+@contextmanager
+def _shown() -> Iterator[None]:
+    """Let numba be imported in the block, even if the program hides it."""
+    if sys.modules.get("numba", _hidden) is not None:
+        yield
+        return
+    del sys.modules["numba"]
+    if _hidden:
+        sys.modules["numba"] = _hidden[0]
     try:
         yield
     finally:
-        config.DISABLE_JIT = usual
+        if "numba" in sys.modules:
+            _hidden[:] = [sys.modules["numba"]]
+        sys.modules["numba"] = None  # type: ignore[assignment]
 
 
 def load_numba() -> Any:

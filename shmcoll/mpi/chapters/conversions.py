@@ -1,4 +1,4 @@
-"""MPI's chapter on languages: handles as integers of C and of Fortran. Here they are the same numbers."""
+"""MPI's chapter on languages: handles as integers of C and of Fortran, which are the same numbers here; sizes."""
 
 import ctypes
 from functools import partial
@@ -6,7 +6,9 @@ from typing import Any
 
 from shmcoll.mpi.abi.facts import FUNCTIONS
 from shmcoll.mpi.abi.memory import number_type
+from shmcoll.mpi.objects.datatypes import BY_NAME
 from shmcoll.mpi.objects.functions import MAKERS, mpi
+from shmcoll.mpi.objects.info import Info, made
 from shmcoll.mpi.objects.status import BYTES
 
 _SUFFIXES = ("_toint", "_fromint", "_c2f", "_f2c")
@@ -34,3 +36,13 @@ for _name in ("c2f", "f2c", "c2f08", "f082c", "f2f08", "f082f"):  # a status has
 def Abi_get_version() -> tuple[int, int]:
     """Say that this is the ABI of MPICH, not the one of the standard."""
     return -1, -1
+
+
+@mpi()
+def Abi_get_info() -> Info:
+    return made({f"mpi_{name.lower()}_size": str(BY_NAME[name].size) for name in ("AINT", "COUNT", "OFFSET")})
+
+
+@mpi()
+def Abi_get_fortran_info() -> None:
+    """There are no functions for Fortran."""

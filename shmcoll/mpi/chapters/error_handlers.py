@@ -71,12 +71,12 @@ def Add_error_string(code: int, text: int) -> None:
 
 @mpi()
 def Remove_error_class(code: int) -> None:
-    errors.remove_code(code)
+    errors.remove_code(code, is_class=True)
 
 
 @mpi()
 def Remove_error_code(code: int) -> None:
-    errors.remove_code(code)
+    errors.remove_code(code, is_class=False)
 
 
 @mpi()

@@ -87,9 +87,16 @@ def set_text(code: int, text: str) -> None:
     _added[code] = added(code)[0], text
 
 
-def remove_code(code: int) -> None:
-    """Forget a code that the program has added."""
-    added(code)
+def remove_code(code: int, *, is_class: bool) -> None:
+    """Forget a code, or a class, that the program has added. Its text and the codes of a class are removed first."""
+    error_class, text = added(code)
+    codes = [one for one, (known, _) in _added.items() if known == code and one != code]
+    if (error_class == code) != is_class:
+        raise MPIError("MPI_ERR_ARG", f"code {code} is {'no class' if is_class else 'a class'}")
+    if text or codes:
+        raise MPIError(
+            "MPI_ERR_OTHER", f"code {code} still has {f'the codes {codes}' if codes else f'a text: {text!r}'}"
+        )
     del _added[code]
 
 

@@ -9,7 +9,6 @@ import numpy as np
 from shmcoll.engine.compiler.compile import load_functions
 from shmcoll.engine.kernels import runs as native
 from shmcoll.mpi.objects.datatypes import Datatype
-from shmcoll.startup.warm import fill_cache
 
 _WORD = ctypes.c_int64
 
@@ -39,9 +38,7 @@ def _move(move: Any, rows: np.ndarray, address: int, extent: int, count: int, pa
 
 @cache
 def _native() -> tuple[Any, Any]:
-    """Return the functions that pack and unpack. A process of its own compiles them, once for each machine, because the
-    program may hide numba."""
-    fill_cache([native.NAME])
+    """Return the functions that pack and unpack."""
     pack_at, unpack_at = load_functions(native.NAME, native.functions)
     kind = ctypes.CFUNCTYPE(_WORD, *[_WORD] * 6)
     return kind(pack_at), kind(unpack_at)
