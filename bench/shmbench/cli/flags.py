@@ -21,8 +21,9 @@ class Parser(argparse.ArgumentParser):
 
 def door_complaint(name: str) -> str | None:
     """Return why a front end cannot be measured, or None."""
-    if name == "torch" and find_spec("torch") is None:  # the other doors bring what they need
-        return "--door torch needs torch: pip install 'shmcoll[torch]'"
+    needed = {"torch": "torch", "mpi": "mpi4py"}.get(name)  # the other doors bring what they need
+    if needed and find_spec(needed) is None:
+        return f"--door {name} needs {needed}: pip install 'shmcoll[{needed}]'"
     return None
 
 

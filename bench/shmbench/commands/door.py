@@ -5,6 +5,7 @@ All entries of a line are timed in turn by the same ranks, in one job. `--door` 
 native call that does the same, by default on one rank, which waits for nobody. What the door adds is the median of the
 differences in each round. An operation may need several calls of the door, such as a prepare and a trigger. Then it may
 add as much for each of them. `compare --door` times calls of several sizes through each library, on the same memory.
+`compare --door mpi` has a job for each library (`mpi_door`), because no process can hold two.
 """
 
 import argparse
@@ -12,7 +13,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
@@ -20,12 +20,13 @@ from typing import TYPE_CHECKING
 from shmbench.cli.flags import Parser, at_least, door_complaint, one_of
 from shmbench.cli.options import DOORS
 from shmbench.cli.sizes import microseconds, short_size
+from shmbench.timing.peers import OF_MPI, SCRIPTS
 
 if TYPE_CHECKING:
-    from shmbench.doors import Call, Rivals
+    from shmbench.doors import Apart, Call, Rivals
     from shmbench.timing.ab_timing import Contest
 
-WITH_RIVALS = ("torch",)
+WITH_RIVALS = ("mpi", "torch")
 COLUMNS = ("native", "gloo", "shmcoll", "operator")
 ASKED = 1.5  # microseconds for each call of the door
 
@@ -64,16 +65,13 @@ def main(argv: list[str]) -> int:
     """
     compares = argv[:1] == ["compare"]
     given = _parse(argv[1:] if compares else argv, compares)
-    import shmcoll
     from shmbench.report.json_report import origin, verdict, write_calls
 
     before = os.getloadavg()[0]
-    asked = given.door, given.rounds, given.call, compares, given.quick
-    lines: list[Line] = shmcoll.run(_on_rank, given.ranks, *asked)[0]
+    lines, notes = _apart(given) if given.door == "mpi" else _together(given, compares)
     wrong, load = sum(line.wrong for line in lines), {"average_before": before, "average_after": os.getloadavg()[0]}
     date = datetime.now(UTC).isoformat(timespec="seconds")
-    show = _compared if compares else _text
-    print(_head(given, compares), *map(show, lines), sep="\n")
+    print(*notes, sep="\n", end="\n" if notes else "")
     print(f"# {origin()}; {date}")
     print(f"# load average {before:.1f} before, {load['average_after']:.1f} after\n{verdict(wrong)}")
     if given.json:
@@ -86,6 +84,32 @@ def main(argv: list[str]) -> int:
     return 1 if wrong else 0
 
 
+def _together(given: argparse.Namespace, compares: bool) -> tuple[list[Line], list[str]]:
+    """Measure in one job, and print. Returns the lines."""
+    import shmcoll
+
+    lines: list[Line] = shmcoll.run(_on_rank, given.ranks, given.door, given.rounds, given.call, compares, given.quick)[
+        0
+    ]
+    print(_head(given, compares), *map(_compared if compares else _text, lines), sep="\n")
+    return lines, []
+
+
+def _apart(given: argparse.Namespace) -> tuple[list[Line], list[str]]:
+    """Measure in a job of each library, and print. Returns the lines, and notes."""
+    from shmbench.commands import mpi_door
+
+    lines: list[Line] = []
+    failed: dict[str, str] = {}
+    versions: dict[str, str] = {}
+    given.there = list(mpi_door.commands(given.libraries, given.ranks, []))
+    print(mpi_door.head(given), flush=True)
+    for line in mpi_door.lines(given, failed, versions):
+        print(mpi_door.text(line, given), flush=True)
+        lines.append(line)
+    return lines, [*mpi_door.foot(given, failed, versions)]
+
+
 def _on_rank(door: str, rounds: int, text: str, compares: bool, quick: bool) -> list[Line]:
     import shmcoll
     from shmbench.doors import find
@@ -94,14 +118,12 @@ def _on_rank(door: str, rounds: int, text: str, compares: bool, quick: bool) -> 
     comm = shmcoll.init()
     contest = Contest(comm, Settings(rounds, quick))
     made = find(door, "rivals")(comm, quick) if compares else find(door)(comm)
-    return [_measure(contest, call) for call in made if text in call.name]
+    return [measure(contest, call) for call in made if text in call.name]
 
 
-def _measure(contest: "Contest", call: "Call | Rivals") -> Line:
-    from shmbench.timing.ab_timing import Repeated
-
-    entries = [Repeated(entry, partial(call.mistakes, entry)) for entry in call.entries.values()]
-    outcomes = dict(zip(call.entries, contest.run(entries), strict=True))
+def measure(contest: "Contest", call: "Call | Rivals | Apart") -> Line:
+    entries = call.timed()
+    outcomes = dict(zip(entries, contest.run(list(entries.values())), strict=True))
     times = {name: [1e6 * seconds for seconds in outcome.seconds] for name, outcome in outcomes.items()}
     wrong = sum(outcome.wrong for outcome in outcomes.values())
     return Line(call.name, times, wrong, call.bytes, call.calls, getattr(call, "unit", ""))
@@ -148,6 +170,8 @@ def _parse(argv: list[str], compares: bool) -> argparse.Namespace:
     given = parser.parse_args(argv)
     if complaint := door_complaint(given.door):
         parser.error(complaint)
+    if given.door == "mpi" and not SCRIPTS.is_dir():
+        parser.error("--door mpi needs a checkout of shmcoll: git clone it")
     if "SHMCOLL_ARENA" in os.environ:
         parser.error("it starts its own ranks (-n N): leave shmrun out")
     if given.json and not given.json.absolute().parent.is_dir():
@@ -177,5 +201,10 @@ def make_parser(compares: bool) -> argparse.ArgumentParser:
     add("-n", "--ranks", type=at_least(ranks), default=ranks, metavar="N", help=f"ranks ({ranks})")
     add("--rounds", type=at_least(1), default=rounds, metavar="N", help=f"rounds, whose medians are printed ({rounds})")
     add("--quick", action="store_true", help="short loops and arrays")
+    if compares:
+        library = one_of("library", ("shmcoll", *OF_MPI))
+        add("--libraries", nargs="+", type=library, default=OF_MPI, metavar="NAME",
+            help=f"only these beside shmcoll: {', '.join(OF_MPI)} (mpi)")  # fmt: skip
+        add("--least", action="store_true", help="print the least of short loops, for a machine that is busy (mpi)")
     add("-J", "--json", type=Path, metavar="FILE", help="write all figures")
     return parser

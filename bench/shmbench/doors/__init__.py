@@ -4,15 +4,19 @@ A file has `calls(comm)`, which prepares all arguments and yields a `Call` for e
 block. To measure one more operation, add a row.
 
 A file may have `rivals(comm, quick)` as well, which yields a `Rivals` for each line of `shmbench compare --door`.
-quick: whether short arrays are enough.
+quick: whether short arrays are enough. Of libraries that cannot be in one process it has `apart`, whose calls
+`bench/peers` makes in a job of each.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 import numpy as np
+
+from shmbench.timing.ab_timing import Entry, Repeated
 
 SPOILT = -1  # in outputs before a call; no rank sends it
 
@@ -37,6 +41,9 @@ class Call:
     @property
     def entries(self) -> Mapping[str, Callable[[], Any]]:
         return {"native": self.native, "door": self.door}
+
+    def timed(self) -> Mapping[str, Entry]:
+        return _repeated(self)
 
     def mistakes(self, entry: Callable[[], Any]) -> int:
         return self.differences()
@@ -71,11 +78,31 @@ class Rivals:
     calls: int = 1
     unit: str = ""
 
+    def timed(self) -> Mapping[str, Entry]:
+        return _repeated(self)
+
     def mistakes(self, entry: Callable[[], Any]) -> int:
         """Make the call. Returns how many elements are wrong."""
         self.given()
         entry()
         return self.wrong()
+
+
+@dataclass(frozen=True)
+class Apart:
+    """An operation of libraries that cannot be in one process: a job of each measures it.
+
+    timed: returns the entries of this process by name.
+    """
+
+    name: str
+    bytes: int
+    timed: Callable[[], Mapping[str, Entry]]
+    calls: int = 1
+
+
+def _repeated(call: Call | Rivals) -> Mapping[str, Entry]:
+    return {name: Repeated(entry, partial(call.mistakes, entry)) for name, entry in call.entries.items()}
 
 
 def _flat(results: Any) -> list[np.ndarray]:

@@ -8,22 +8,24 @@ from typing import Any
 import numpy as np
 
 from shmbench.cli.sizes import short_size
-from shmbench.collectives.payload import Segment, pattern
 from shmbench.timing.ab_timing import Contest, Row, beside
-from shmbench.timing.entries import Arrays, collective
+from shmbench.timing.entries import Arrays, collective, exchange
 
 SIZE = 64 << 20
 
 
-def _there_and_back(comm: Any, x: np.ndarray, out: np.ndarray, n: int) -> None:
-    send, recv = comm.send, comm.recv
+def there_and_back(
+    send: Callable[..., Any], recv: Callable[..., Any], rank: int, x: np.ndarray, out: np.ndarray, n: int
+) -> None:
+    """Send x to the partner and receive out from it, the even rank first."""
+    partner = rank ^ 1
     for _ in range(n):
-        if comm.rank == 0:
-            send(x, 1, 0)
-            recv(out, 1, 0)
+        if rank % 2 == 0:
+            send(x, partner, 0)
+            recv(out, partner, 0)
         else:
-            recv(out, 0, 0)
-            send(x, 0, 0)
+            recv(out, partner, 0)
+            send(x, partner, 0)
 
 
 def _one_way(comm: Any, x: np.ndarray, out: np.ndarray, n: int) -> None:
@@ -69,17 +71,7 @@ def _nothing(n: int) -> None:
 def message(comm: Any, size: int, loop: Callable[[np.ndarray, np.ndarray, int], None]) -> Arrays:
     """Return the entry in which `loop(x, out, n)` sends x to the other rank and receives out, n times."""
     x, out = (np.empty(max(1, size // 8)) for _ in range(2))
-
-    def of(rank: int, seq: int) -> np.ndarray:
-        return pattern(x.dtype, "none", comm.size, rank, seq)
-
-    return Arrays(
-        partial(loop, x, out),
-        x,
-        out,
-        sent=partial(of, comm.rank),
-        due=lambda seq: [Segment(0, out.size, of(1 - comm.rank, seq))],
-    )
+    return exchange(comm.rank, comm.size, x, out, partial(loop, x, out))
 
 
 def _only_on(rank: int, comm: Any, entry: Arrays, idle: Callable[[int], float | None]) -> Arrays:
@@ -89,7 +81,7 @@ def _only_on(rank: int, comm: Any, entry: Arrays, idle: Callable[[int], float | 
 
 def messages(contest: Contest) -> list[Row]:
     comm, size = contest.comm, contest.settings.size(SIZE)
-    (short,) = contest.run([message(comm, 8, partial(_there_and_back, comm))])
+    (short,) = contest.run([message(comm, 8, partial(there_and_back, comm.send, comm.recv, comm.rank))])
     batch, blocking = contest.run([message(comm, 16, partial(loop, comm)) for loop in (_exchange_batch, _exchange_two)])
     one_way = message(comm, size, partial(_one_way, comm))
     copy = collective(comm, "memcpy", size)

@@ -18,15 +18,20 @@ import numpy as np
 from shmbench.timing.measure import PILOT_SECONDS, filling
 
 LOOP_SECONDS = 0.05
+SHORT_LOOP_SECONDS, SHORT_LOOPS = 0.001, 10
 JOB_SECONDS = 300
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How often to measure, and whether small sizes and few ranks are enough."""
+    """How often to measure, and whether small sizes and few ranks are enough.
+
+    least: whether a round is the least of several short loops, of which one may find the cores of a busy machine free.
+    """
 
     rounds: int
     quick: bool
+    least: bool = False
 
     def size(self, usual: int) -> int:
         """Return the bytes of a long array."""
@@ -114,11 +119,15 @@ def beside(what: str, one: Outcome, beside: str, limit: Outcome, asked: float | 
 
 
 class Contest:
-    """The ranks' side: times entries in turn. Every rank makes the same calls."""
+    """The ranks' side: times entries in turn. Every rank makes the same calls.
 
-    def __init__(self, comm: Any, settings: Settings):
+    pause: called before the first loops, and before each round. Other jobs may be measured meanwhile.
+    """
+
+    def __init__(self, comm: Any, settings: Settings, pause: Callable[[], None] = lambda: None):
         self.comm = comm
         self.settings = settings
+        self.pause = pause
 
     def run(self, entries: Sequence[Entry], n: int | None = None) -> list[Outcome]:
         """Return the outcomes of all rounds. n: calls per loop; by default as many as fill it. The garbage collector is
@@ -132,19 +141,24 @@ class Contest:
 
     def _run(self, entries: Sequence[Entry], n: int | None, seqs: Iterator[int]) -> list[Outcome]:
         calls, outcomes = [], [Outcome() for _ in entries]
+        self.pause()
         for entry in entries:
             entry.refill(next(seqs))
             calls.append(n or self._iterations(entry))
         for _ in range(self.settings.rounds):
+            self.pause()
             for entry, times, outcome in zip(entries, calls, outcomes, strict=True):
                 seq = next(seqs)
                 entry.refill(seq)
-                outcome.seconds.append(self._slowest(entry, times))
+                loops = SHORT_LOOPS if self.settings.least else 1
+                outcome.seconds.append(min(self._slowest(entry, times) for _ in range(loops)))
                 outcome.wrong += int(self.comm.all_reduce(np.array([entry.mistakes(seq)]))[0])
         return outcomes
 
     def _iterations(self, entry: Entry) -> int:
         self._slowest(entry, 1)  # compiles what is missing, and warms up
+        if self.settings.least:
+            return max(1, round(SHORT_LOOP_SECONDS / min(self._slowest(entry, 1) for _ in range(SHORT_LOOPS))))
         return filling(PILOT_SECONDS if self.settings.quick else LOOP_SECONDS, partial(self._slowest, entry))
 
     def _slowest(self, entry: Entry, n: int) -> float:

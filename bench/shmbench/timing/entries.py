@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from shmbench.collectives import Case, Counts
-from shmbench.collectives.payload import Segment, fill, spoil, wrong
+from shmbench.collectives import Case, Collective, Counts
+from shmbench.collectives.payload import Segment, fill, pattern, spoil, wrong
 from shmbench.collectives.table import COLLECTIVES
 from shmbench.timing.measure import sized
 
@@ -49,10 +49,11 @@ def collective(
     shared: bool = False,
     in_place: bool = False,
     loop: Callable[[Any, Any], Callable[[int], None]] | None = None,
+    kind: Collective | None = None,
 ) -> Arrays:
     """Return the collective or limit `name` of an array of `size` bytes: sums, root 0. `loop(x, out)`: another way to
-    call."""
-    kind, dtype = COLLECTIVES[name], np.dtype(dtype)
+    call. kind: the collective of another library, whose communicator `comm` is."""
+    kind, dtype = kind or COLLECTIVES[name], np.dtype(dtype)
     (case,) = sized(kind, Case(dtype, "sum", 0, comm.rank, comm.size, Counts(0, 0), in_place), [size])
     lengths, make = kind.lengths(case), comm.empty if shared else np.empty
     x: np.ndarray | None
@@ -64,3 +65,13 @@ def collective(
         x, out = (make(length, dtype) if length else None for length in lengths)
     run = loop(x, out) if loop else partial(kind.run, comm, case, [(x, out)])
     return Arrays(run, x, out, partial(case.sent, case.rank), partial(kind.expected, case))
+
+
+def exchange(rank: int, ranks: int, x: np.ndarray, out: np.ndarray, loop: Callable[[int], float | None]) -> Arrays:
+    """Return the entry in which each rank gets the `x` of its partner in its `out`: ranks 0 and 1 are partners, 2 and
+    3, and so on."""
+
+    def of(rank: int, seq: int) -> np.ndarray:
+        return pattern(x.dtype, "none", ranks, rank, seq)
+
+    return Arrays(loop, x, out, partial(of, rank), lambda seq: [Segment(0, out.size, of(rank ^ 1, seq))])

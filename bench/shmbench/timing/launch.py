@@ -30,11 +30,16 @@ class Failed(Exception):
 
 def run(library: str, folder: Path, arguments: Sequence[str], ranks: int, timeout: float) -> None:
     """Run the benchmark on shmcoll, or on a peer installed in `folder`. Raises `Failed`, also if the time is over."""
-    with tempfile.TemporaryFile() as told, _processes(_commands(library, folder, arguments, ranks), told) as processes:
+    run_all(_commands(library, folder, arguments, ranks), timeout)
+
+
+def run_all(commands: Sequence[Command], timeout: float) -> None:
+    """Run commands at the same time. Raises `Failed`, also if the time is over."""
+    with tempfile.TemporaryFile() as told, started(commands, told) as processes:
         try:
             for process in processes:
                 if process.wait(timeout):
-                    raise Failed(f"exit code {process.returncode}: {_reason(told)}")
+                    raise Failed(f"exit code {process.returncode}: {reason(told)}")
         except subprocess.TimeoutExpired:
             raise Failed(f"not done after {timeout:g} s") from None
 
@@ -46,7 +51,7 @@ def beside(library: str, folder: Path, jobs: int, ranks: int, timeout: float) ->
     rounds = math.ceil(timeout / SHORTEST_ROUND)
     arguments = ["all_reduce", "-n", str(ranks), "--sizes", "64K", "-c", "0", "--rounds", str(rounds)]
     commands = [command for _ in range(jobs) for command in _commands(library, folder, arguments, ranks)]
-    with tempfile.TemporaryFile() as told, _processes(commands, told) as processes:
+    with tempfile.TemporaryFile() as told, started(commands, told) as processes:
         _await_table(told, processes, timeout)
         yield
         _check_running(processes, told)
@@ -68,7 +73,7 @@ def _await_table(told: IO[bytes], processes: Sequence[subprocess.Popen[bytes]], 
 def _check_running(processes: Sequence[subprocess.Popen[bytes]], told: IO[bytes]) -> None:
     for process in processes:
         if process.poll() is not None:
-            raise Failed(f"a job beside it: exit code {process.returncode}: {_reason(told)}")
+            raise Failed(f"a job beside it: exit code {process.returncode}: {reason(told)}")
 
 
 def _commands(library: str, folder: Path, arguments: Sequence[str], ranks: int) -> list[Command]:
@@ -94,7 +99,7 @@ def _free_port() -> int:
 
 
 @contextmanager
-def _processes(commands: Sequence[Command], told: IO[bytes]) -> Iterator[list[subprocess.Popen[bytes]]]:
+def started(commands: Sequence[Command], told: IO[bytes]) -> Iterator[list[subprocess.Popen[bytes]]]:
     """Start all of them. Those that still run at the end are ended, with all processes that they have started."""
     processes: list[subprocess.Popen[bytes]] = []
     try:
@@ -129,7 +134,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             continue
 
 
-def _reason(told: IO[bytes]) -> str:
+def reason(told: IO[bytes]) -> str:
     """Return the most useful line of the output: the last one that names an error, or the last one."""
     told.seek(0)
     lines = [line.strip() for line in told.read().decode(errors="replace").splitlines() if line.strip()]

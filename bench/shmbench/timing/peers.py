@@ -10,6 +10,7 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).parents[3]
 FOLDER = CHECKOUT / ".peers"
+LAUNCHERS = CHECKOUT / ".launchers"  # of `make launchers`: they have no mpi4py
 SCRIPTS = CHECKOUT / "bench" / "peers"
 IMPORTED = (CHECKOUT / "bench", CHECKOUT / "launcher", CHECKOUT)  # shmbench, and what it imports of shmrun and shmcoll
 READY = "installed"  # a file in an environment that is complete
@@ -40,8 +41,15 @@ PEERS = {
         ),
     ),
 }
+OF_MPI = tuple(name for name, peer in PEERS.items() if peer.mpiexec is not None)
 
 
 def installed(folder: Path) -> list[str]:
     """Return the peers whose environments are complete in `folder`."""
     return [name for name in PEERS if (folder / name / READY).exists()]
+
+
+def of_mpi(folders: Sequence[Path] = (FOLDER, LAUNCHERS)) -> dict[str, Path]:
+    """Return where the libraries of MPI are: the first of these folders that has one."""
+    homes = [(name, folder / name) for name in OF_MPI for folder in reversed(folders)]
+    return {name: home for name, home in homes if (home / "bin" / "mpiexec").exists()}
