@@ -401,7 +401,7 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
             ValueError: this is the group of all ranks, which the end of the process closes.
             CallNotAllowed: a signal handler or finaliser calls it during another call of its thread.
         """
-        if self._is_world():
+        if self._stays_open():
             raise ValueError("close: the group of all ranks is closed by the end of the process; leave this call out")
         local_rank = self._local_rank
         if self._is_closed or local_rank.pid != os.getpid():
@@ -420,6 +420,7 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
                 local_rank.forget(self._identity)
                 local_rank.count_close(self._dispatcher.group.ranks, self._subgroup_name, self._identity)
                 local_rank.groups.leave(self._dispatcher.group, self._rank, self._dispatcher.buffers.drop_all())
+            local_rank.leave_if_unused()
 
     def __enter__(self) -> Self:
         """Return the communicator itself: at the end of a `with` block it is closed. The group of all ranks stays open.
@@ -432,8 +433,11 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
         return self
 
     def __exit__(self, *_: object) -> None:
-        if not self._is_world():
+        if not self._stays_open():
             self.close()
+
+    def _stays_open(self) -> bool:
+        return self._is_world() and not self._local_rank.is_beside
 
     def _is_world(self) -> bool:
         return self._dispatcher.group == Group.world(self._local_rank.arena)

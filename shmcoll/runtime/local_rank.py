@@ -8,6 +8,7 @@ import atexit
 import contextlib
 import os
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
@@ -39,12 +40,15 @@ class OpenCommunicator(Protocol):
 
 
 class LocalRank:
-    """Rank `rank` of the job whose arena this is. launcher: the program that started it."""
+    """Rank `rank` of the job whose arena this is. launcher: the program that started it. is_beside: whether the process
+    is a rank of another job, too, and leaves this one when it has closed its last communicator here."""
 
-    def __init__(self, arena: Arena, rank: int, launcher: str):
+    def __init__(self, arena: Arena, rank: int, launcher: str, *, is_beside: bool = False):
         self.arena = arena
         self.rank = rank
         self.launcher = launcher
+        self.is_beside = is_beside
+        self._has_left = False
         self.pid = os.getpid()
         #: how peers learn of the exception that ends this rank
         self.in_words: Callable[[BaseException], str] = uncaught.in_words
@@ -65,7 +69,8 @@ class LocalRank:
         records.write(arena, rank, layout.BY_RANK, records.JOINED, pid=self.pid)
         stack_server.offer()
         self._tell_the_end()
-        os.register_at_fork(after_in_child=self._leave_in_child)
+        in_child = weakref.WeakMethod(self._leave_in_child)
+        os.register_at_fork(after_in_child=lambda: (leave := in_child()) and leave())
 
     def is_within(self) -> bool:
         """Return whether this thread is about to make or close a group, and runs a signal handler or a finaliser."""
@@ -175,13 +180,32 @@ class LocalRank:
             if os.getpid() != self.pid:
                 return
             uncaught.at_end()
-            self._publish_statistics()
-            if not self._has_failed():
-                records.write(self.arena, self.rank, layout.BY_RANK, records.DEPARTED, pid=self.pid)
-                self._groups_look(abort=False)
+            self._depart()
 
         uncaught.tell_of_end(failed)
         atexit.register(departed)
+        self._told_of_end = failed, departed
+
+    def leave_if_unused(self) -> None:
+        """Leave a job beside that of this process, if no communicator of it is open. Its memory goes when no array in
+        it is left."""
+        with self.lock:
+            if not self.is_beside or self.communicators or self._has_left:
+                return
+            self._has_left = True
+        self._depart()
+        failed, departed = self._told_of_end
+        uncaught.tell_no_more(failed)
+        atexit.unregister(departed)
+        if self.arena.has_descriptor():
+            os.close(self.arena.fd)
+        self.arena.fd = -1
+
+    def _depart(self) -> None:
+        self._publish_statistics()
+        if not self._has_failed():
+            records.write(self.arena, self.rank, layout.BY_RANK, records.DEPARTED, pid=self.pid)
+            self._groups_look(abort=False)
 
     def _has_failed(self) -> bool:
         return records.read(self.arena, self.rank, layout.BY_RANK).state == records.FAILED

@@ -35,14 +35,20 @@ Listener = Callable[[BaseException], None]
 _listeners: list[Listener] = []
 _last: BaseException | None = None
 _previous: Callable[..., Any] = sys.__excepthook__
+_is_installed = False
 
 
 def tell_of_end(listener: Listener) -> None:
     """Have `listener` called with the exception that ends this process, before its traceback is printed."""
-    global _previous
-    if not _listeners:
-        _previous, sys.excepthook = sys.excepthook, _hook
+    global _previous, _is_installed
+    if not _is_installed:
+        _previous, sys.excepthook, _is_installed = sys.excepthook, _hook, True
     _listeners.append(listener)
+
+
+def tell_no_more(listener: Listener) -> None:
+    """Undo `tell_of_end`."""
+    _listeners.remove(listener)
 
 
 def ends_by(error: BaseException) -> None:

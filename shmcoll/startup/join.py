@@ -139,10 +139,11 @@ def from_mpi(comm: Any, *, leaders: int | None = None) -> Communicator:
     return made
 
 
-def join_beside(key: str, rank: int, size: int, launcher: str) -> Communicator:
+def join_beside(key: str, rank: int, size: int, launcher: str, look: Callable[[], None] = lambda: None) -> Communicator:
     """Join a job whose ranks have agreed on a name and on their numbers, and return its communicator.
 
-    A process may join any number of these, and what `init` returns stays as it is.
+    A process may join any number of these, and what `init` returns stays as it is. It leaves such a job when it has
+    closed the communicator, and all that were made from it. look: as in `rendezvous.meet`.
     """
     check_threads("joining")
     timeout, patience = limits()
@@ -151,11 +152,11 @@ def join_beside(key: str, rank: int, size: int, launcher: str) -> Communicator:
             arena = arenas.create(1, timeout=timeout)
         else:
             check_proc()
-            arena = rendezvous.meet(key, rank, size, wait_timeout=timeout, patience=patience)
+            arena = rendezvous.meet(key, rank, size, wait_timeout=timeout, patience=patience, look=look)
         if rank:
             object_cache.leave_to_rank_0()
         rank_process.let_ranks_read(os.getppid())
-        return Communicator(LocalRank(arena, rank, launcher), Group.world(arena), "world")
+        return Communicator(LocalRank(arena, rank, launcher, is_beside=True), Group.world(arena), "world")
 
 
 def _join(arena: Arena, rank: int, launcher: str, job: str | None) -> Communicator:

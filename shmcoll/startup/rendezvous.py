@@ -61,7 +61,7 @@ import enum
 import fcntl
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from shmcoll.engine import atomics, layout
 from shmcoll.engine.memory import arena as arenas
@@ -85,24 +85,27 @@ class Stage(enum.Enum):
     WITHDRAWN = enum.auto()
 
 
-def meet(key: str, rank: int, size: int, *, wait_timeout: float, patience: float) -> Arena:
+def meet(
+    key: str, rank: int, size: int, *, wait_timeout: float, patience: float, look: Callable[[], None] = lambda: None
+) -> Arena:
     """Wait until all ranks of the job `key` have registered, and return their arena, mapped.
 
     wait_timeout: limit of one wait in collectives, in seconds.
     patience: how long to wait for the other ranks here, in seconds.
+    look: called now and then; raises what shows that not all of them will come.
     Raises `ArenaError` if another process is this rank already, and on all ranks if there is too little memory.
     Raises `ShmcollError` if ranks do not arrive or disagree on the size.
     """
     end = time.monotonic() + patience
     if rank == 0:
-        return _lead(key, size, wait_timeout, end)
+        return _lead(key, size, wait_timeout, end, look)
     while True:
-        arena = _find(key, rank, end)
+        arena = _find(key, rank, end, look)
         joined = False
         try:
             if arena.ranks != size:
                 raise ShmcollError(f"rank {rank} says that job {key!r} has {size} ranks, rank 0 says {arena.ranks}")
-            joined = _register(arena, rank, key, end)
+            joined = _register(arena, rank, key, end, look)
             if joined:
                 return arena
         finally:
@@ -132,7 +135,7 @@ def _stage(arena: Arena) -> Stage:
 # --- rank 0 -----------------------------------------------------------------------------------------------------------
 
 
-def _lead(key: str, size: int, wait_timeout: float, end: float) -> Arena:
+def _lead(key: str, size: int, wait_timeout: float, end: float, look: Callable[[], None]) -> Arena:
     name = arena_names.new(key)
     arena = None
     try:
@@ -146,7 +149,7 @@ def _lead(key: str, size: int, wait_timeout: float, end: float) -> Arena:
             rendezvous_errors.tell(key, size, error, end)
             raise
         _open(arena, name, key, end)
-        _gather(arena, name, key, end)
+        _gather(arena, name, key, end, look)
     except BaseException:
         if arena is not None:
             _give_up(arena, 0)
@@ -200,7 +203,7 @@ def _started_twice(key: str) -> ArenaError:
     )
 
 
-def _gather(arena: Arena, name: str, key: str, end: float) -> None:
+def _gather(arena: Arena, name: str, key: str, end: float, look: Callable[[], None]) -> None:
     """Wait until every rank has registered, close the arena, remove its name, and let all ranks in."""
     while not (pids := _close_if_complete(arena)):
         if time.monotonic() > end:
@@ -209,6 +212,7 @@ def _gather(arena: Arena, name: str, key: str, end: float) -> None:
                 raise ShmcollError(f"rank 0 of job {key!r}: a stopped process holds the lock of the arena")
             text = f"ranks {missing} of {arena.ranks} have not joined within the time given"
             raise ShmcollError(f"{text}; start all ranks, or raise SHMCOLL_JOIN_TIMEOUT")
+        look()
         atomics.sleep_on(arena.doorbell(0), SLICE_NS)
     arena_names.remove(name)
     for rank, pid in pids.items():
@@ -238,7 +242,7 @@ def _registered(arena: Arena, rank: int) -> records.Record | None:
 # --- the others -------------------------------------------------------------------------------------------------------
 
 
-def _find(key: str, rank: int, end: float) -> Arena:
+def _find(key: str, rank: int, end: float, look: Callable[[], None]) -> Arena:
     """Wait for an open arena of the job, and return it."""
     while True:
         begun = time.monotonic()
@@ -248,6 +252,7 @@ def _find(key: str, rank: int, end: float) -> Arena:
                 return arena
             arena.close()
         rendezvous_errors.ask(key, rank, end)
+        look()
         if time.monotonic() > end:
             raise ShmcollError(
                 f"rank {rank} has not found rank 0 of job {key!r} within the time given; start all ranks, on this "
@@ -256,14 +261,14 @@ def _find(key: str, rank: int, end: float) -> Arena:
         _pause(begun, end)
 
 
-def _register(arena: Arena, rank: int, key: str, end: float) -> bool:
+def _register(arena: Arena, rank: int, key: str, end: float, look: Callable[[], None] = lambda: None) -> bool:
     """Register with rank 0, and wait to be let in. Returns False if rank 0 has died, given up, or let other processes
     in."""
     try:
         if not _enter(arena, rank, key, end):
             return False
         atomics.ring(arena.doorbell(0))
-        return _wait_to_be_let_in(arena, rank, key, end)
+        return _wait_to_be_let_in(arena, rank, key, end, look)
     except BaseException:
         if records.read(arena, rank, layout.BY_RANK).pid == os.getpid():
             _give_up(arena, rank)
@@ -288,13 +293,19 @@ def _enter(arena: Arena, rank: int, key: str, end: float) -> bool:
         time.sleep(_PAUSE)
 
 
-def _wait_to_be_let_in(arena: Arena, rank: int, key: str, end: float) -> bool:
+def _wait_to_be_let_in(arena: Arena, rank: int, key: str, end: float, look: Callable[[], None]) -> bool:
     while not _is_in(arena, rank):
         if _stage(arena) is Stage.WITHDRAWN:
             # Once more: rank 0 may have let this rank in, done its work, and ended, all since the last look
             return _is_in(arena, rank)
         if time.monotonic() > end:
             raise ShmcollError(f"rank 0 of job {key!r} lives but has not let rank {rank} in")
+        try:
+            look()
+        except BaseException:
+            if _is_in(arena, rank):  # what it saw came after that
+                return True
+            raise
         atomics.sleep_on(arena.doorbell(rank), SLICE_NS)
     return True
 
