@@ -19,7 +19,6 @@ delay a turn only by the time of connecting to them.
 """
 
 import json
-import os
 import re
 import secrets
 import socket
@@ -32,6 +31,7 @@ from shmcoll.engine.system.handlers import ignored
 from shmcoll.engine.system.text import to_bytes
 from shmcoll.errors import ArenaError
 from shmcoll.startup import arena_names
+from shmcoll.startup.ports import is_ours
 
 TELLING = 10.0  # seconds
 _HEARING = 1.0
@@ -56,7 +56,7 @@ def tell(key: str, size: int, error: Exception, end: float) -> None:
                 continue
             with line, ignored(OSError, struct.error):
                 line.settimeout(_HEARING)
-                if _is_ours(line):
+                if is_ours(line):
                     (rank,) = _RANK.unpack(line.recv(_RANK.size))
                     line.send(message)
                     unaware.discard(rank)
@@ -70,7 +70,7 @@ def ask(key: str, rank: int, end: float) -> None:
         with ignored(OSError), _line() as line:
             line.setblocking(False)  # a listener of another user may accept no connection
             line.connect(address)
-            if _is_ours(line):
+            if is_ours(line):
                 line.settimeout(max(0.001, end - time.monotonic()))
                 line.send(_RANK.pack(rank))
                 message = line.recv(_LONGEST)
@@ -98,9 +98,3 @@ def _prefix(key: str) -> bytes:
 
 def _line() -> socket.socket:
     return socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-
-
-def _is_ours(line: socket.socket) -> bool:
-    """Return whether the process at the other end runs as our user."""
-    _, uid, _ = struct.unpack("3i", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
-    return bool(uid == os.geteuid())

@@ -17,7 +17,11 @@ INTERNAL = {
     "shmcoll.runner.client.Lost": "caught in run, which raises RankFailed",
     "shmcoll.runner.answers.Unreachable": "caught in the rank",
     "shmcoll.runner.pickling.Unsendable": "a TypeError to users",
+    "shmcoll.startup.beside.Elsewhere": "an MPI_COMM_NULL to users",
+    "shmcoll.startup.beside.NotMet": "an MPIError to users",
     "shmcoll.startup.launchers.SeveralMachines": "a ShmcollError to users",
+    "shmcoll.startup.ports.NoName": "an MPIError to users",
+    "shmcoll.startup.ports.NoPort": "an MPIError to users",
 }
 
 
