@@ -24,6 +24,7 @@ def main() -> int:
     imported, and arrives when the launcher watches the ranks.
     """
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGQUIT})
+    from shmcoll.startup import orders
     from shmrun.cli import options, printing, subcommands
     from shmrun.start import fast_exit, foreground, program
 
@@ -34,15 +35,16 @@ def main() -> int:
 
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         return printing.printing("shmrun", lambda: dispatch.run(*arguments))
+    order = orders.take()
     wanted = options.parse(arguments)
     try:
         if (code := foreground.stand()) is not None:
             return code
-        from shmrun.start import prepare, spawn
+        from shmrun.start import prepare, programs, spawn
         from shmrun.watch import failure_summary, supervise
 
-        what = program.find(wanted.command, wanted.module, wanted.ranks)
-        ready = prepare.prepare(wanted, what)
+        what = programs.of_ranks(wanted, order)
+        ready = prepare.prepare(wanted, what, programs.starter(order))
         started = spawn.start(ready, mask)
         if not isinstance(started, spawn.Self):
             outcome = supervise.watch(ready, started)
@@ -53,9 +55,12 @@ def main() -> int:
                     printing.tell(resource_table.table(outcome))
                 if wanted.report_json:
                     resource_table.write_json(outcome, wanted.report_json)
-            return failure_summary.speak(outcome, program.remark(what))
+            return failure_summary.speak(outcome, program.remark(what[0]))
     except program.Refused as e:
-        printing.tell(f"shmrun: {e}")
+        if order:
+            order.refuse(str(e))
+        else:
+            printing.tell(f"shmrun: {e}")
         return e.code
     except OSError as e:
         from shmcoll.engine.system.refusals import refused
@@ -69,7 +74,7 @@ def main() -> int:
     from shmrun.start import run_python
 
     buffered, aliases = wanted.line_buffered, wanted.aliases
-    return run_python.run(what, started.report, started.mask, line_buffered=buffered, aliases=aliases)
+    return run_python.run(started.program, started.report, started.mask, line_buffered=buffered, aliases=aliases)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@ routines."""
 
 import os
 import resource
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shmcoll.engine.memory import arena as shared
 from shmcoll.engine.system.processes import check_proc
@@ -20,17 +20,25 @@ _LEAST_SPACE = 300 << 20  # bytes
 
 @dataclass(frozen=True)
 class Job:
-    """The state of a job. fork: ranks run in forks of this process, which has loaded the routines; otherwise each
-    executes its program. terminal: the standard descriptor that is the controlling terminal, or None."""
+    """The state of a job. programs: by rank. fork: ranks run in forks of this process, which has loaded the routines;
+    otherwise each executes its program. terminal: the standard descriptor that is the controlling terminal, or None.
+    starter: a descriptor that is ready when the process has ended whose children the ranks are; None if they are not.
+    """
 
     options: Options
-    program: Program
+    programs: tuple[Program, ...]
     arena: shared.Arena
     fork: bool
     terminal: int | None
+    starter: int | None
+
+    @property
+    def python(self) -> bool:
+        """Whether all ranks run Python programs."""
+        return all(program.python for program in self.programs)
 
 
-def prepare(options: Options, program: Program) -> Job:
+def prepare(options: Options, programs: tuple[Program, ...], starter: int | None) -> Job:
     """Set the environment, make log files and arena, and load the routines if ranks will be forks.
 
     Raises `Refused`. Quick checks, such as that for too little memory, come before anything slow begins.
@@ -39,36 +47,42 @@ def prepare(options: Options, program: Program) -> Job:
     _open_standard_descriptors()
     _check_system()
     for name in options.asked:
-        if not program.python and name != "mpi":
-            raise Refused(f"--{name} is for Python programs, and {program.name!r} is an executable", 2)
+        for program in programs:
+            if not program.python and name != "mpi":
+                raise Refused(f"--{name} is for Python programs, and {program.name!r} is an executable", 2)
     _set_environment(options)
     _make_log_files(options)
     try:
         arena = shared.create(options.ranks, timeout=options.wait_timeout, heap=options.heap, creator=os.getppid())
-        fork = program.python and not options.fresh and not any(_needs_interpreter(name) for name, _ in options.env)
+        fork = (
+            any(one.forks for one in programs)
+            and not options.fresh
+            and not any(_needs_interpreter(name) for name, _ in options.env)
+        )
         if fork:
             from shmcoll.startup.join import preload
 
             preload(lambda text: tell(f"shmrun: {text}"))
         if options.mpi:
-            _prepare_for_mpi(program)
+            known = {program: _prepared_for_mpi(program) for program in set(programs)}
+            programs = tuple(known[program] for program in programs)
     except (ShmcollError, ValueError) as e:
         raise Refused(str(e), 1) from e
     except (ImportError, OSError, MemoryError, SystemError) as e:
         reason = refused(e) or f"{type(e).__name__}: {_gist(e)}{_advice()}"
         raise Refused(f"cannot load what the ranks need: {reason}", 1) from e
     # With OMP_NUM_THREADS set by the user numpy's BLAS has started threads, which a fork would lose.
-    return Job(options, program, arena, fork and rank_process.threads() == 1, screen)
+    return Job(options, programs, arena, fork and rank_process.threads() == 1, screen, starter)
 
 
-def _prepare_for_mpi(program: Program) -> None:
-    """Let ranks find our library of MPI. Forks of this process have it already."""
+def _prepared_for_mpi(program: Program) -> Program:
+    """Return a program that finds our library of MPI. Forks of this process have it already."""
     from shmcoll.mpi import host, installed
 
     if program.python:
         installed.check()
-    else:
-        os.environ.update(host.environment(program.name))
+        return program
+    return replace(program, variables=(*program.variables, *host.environment(program.name).items()))
 
 
 def _open_standard_descriptors() -> None:

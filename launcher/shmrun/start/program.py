@@ -49,17 +49,27 @@ class Kind(Enum):
 class Program:
     """`name` is the script's path as given, the module's name, or the path of the executable; `argv` has it first.
 
-    code: the text, if `name` is `-c` or `-`; for `ONCE` its bytes, decoded with `os.fsdecode`.
+    code: the text, if `name` is `-c` or `-`; for `ONCE` its bytes, decoded with `os.fsdecode`. flags: options of the
+    interpreter, if they are not the launcher's. folder: where it runs, if not where the launcher does. variables: those
+    of its ranks alone.
     """
 
     kind: Kind
     name: str
     argv: tuple[str, ...]
     code: str = ""
+    flags: tuple[str, ...] = ()
+    folder: str = ""
+    variables: tuple[tuple[str, str], ...] = ()
 
     @property
     def python(self) -> bool:
         return self.kind is not Kind.EXECUTABLE
+
+    @property
+    def forks(self) -> bool:
+        """Whether it can run in a fork of the launcher."""
+        return self.python and not self.flags
 
 
 def find(command: tuple[str, ...], module: bool, ranks: int = 1) -> Program:
@@ -68,7 +78,7 @@ def find(command: tuple[str, ...], module: bool, ranks: int = 1) -> Program:
         Path.cwd()
     except FileNotFoundError:
         raise Refused('the current directory has been removed; go to it again, if it is there: cd "$PWD"', 1) from None
-    if not module and _is_our_interpreter(command[0]) and (len(command) > 1 or not _is_interactive()):
+    if not module and is_our_interpreter(command[0]) and (len(command) > 1 or not _is_interactive()):
         command = (*command[:1], *(command[1:] or ("-",)))
         if command[1] == "-m" and len(command) > 2:
             return find(command[2:], True, ranks)
@@ -88,7 +98,7 @@ def find(command: tuple[str, ...], module: bool, ranks: int = 1) -> Program:
         raise Refused(f"{name!r} is a notebook; {hint} {name}", 126)
     if name.endswith(_SCRIPTS) or Path(name, _MAIN).is_file() or ("/" in name and _is_read_once(name)):
         return _script(command)
-    path = _executable(name)
+    path = executable(name)
     if ranks > 1 and _INTERPRETER.fullmatch(Path(name).name):
         _refuse_to_share(command[1:] or ("-",))
     return Program(Kind.EXECUTABLE, path, command)
@@ -162,7 +172,7 @@ def _code(command: tuple[str, ...]) -> Program:
         raise Refused(f"the program on the standard input cannot be read: {e}", 126) from e
 
 
-def _is_our_interpreter(name: str) -> bool:
+def is_our_interpreter(name: str) -> bool:
     """Return whether it is the same file in the same directory. Links in virtual environments lead to one file, but are
     not the same interpreter."""
     for path in map(Path, _places(name)):
@@ -176,7 +186,7 @@ def _places(name: str) -> list[str]:
     return [name] if "/" in name else [f"{place or '.'}/{name}" for place in os.get_exec_path()]
 
 
-def _executable(name: str) -> str:
+def executable(name: str) -> str:
     found = [path for path in _places(name) if Path(path).is_file()]
     for path in found:
         if os.access(path, os.X_OK):

@@ -17,11 +17,17 @@ from shmrun.start.program import Kind, Program
 
 
 def command(program: Program, report_fd: int, mask: Iterable[int], options: Options) -> list[str]:
-    """Return the command line that runs `program` here, under the launcher's own interpreter options."""
+    """Return the command line that runs `program` here, under its interpreter options, or else the launcher's own."""
     blocked = ",".join(str(int(signum)) for signum in mask)
     buffering = "line" if options.line_buffered else "block"
     own = [str(report_fd), blocked, buffering, ",".join(options.aliases), program.kind.value, program.code]
-    return [sys.executable, *flags(), str(Path(__file__).with_name("fresh_start")), *own, *program.argv]
+    return [
+        sys.executable,
+        *(program.flags or flags()),
+        str(Path(__file__).with_name("fresh_start")),
+        *own,
+        *program.argv,
+    ]
 
 
 def main() -> int:

@@ -29,7 +29,7 @@ from shmrun.start import binding, exception_report, fast_exit, log_files, output
 from shmrun.start.foreground import FORWARDED
 from shmrun.start.output_channels import Channel
 from shmrun.start.prepare import Job
-from shmrun.start.program import Refused
+from shmrun.start.program import Program, Refused
 from shmrun.start.rank import Rank
 from shmrun.start.terminal import Terminal
 
@@ -40,10 +40,12 @@ _SPARE = 8  # descriptors: the signals' pipe, and those for reading stacks
 
 @dataclass(frozen=True)
 class Self:
-    """The state of a forked rank: the descriptor for its report, and the signal mask to restore when it is ready."""
+    """The state of a forked rank: the descriptor for its report, the signal mask to restore when it is ready, and its
+    program."""
 
     report: int
     mask: Iterable[int]
+    program: Program
 
 
 def start(job: Job, mask: Iterable[int]) -> list[Rank] | Self:
@@ -120,9 +122,15 @@ def _become(
     mask: Iterable[int],
 ) -> Self:
     """Turn into the rank, in the child. Returns for Python programs in this interpreter, and executes all others."""
+    program = job.programs[rank]
     try:
         rank_process.begin(launcher, job.arena, rank, "shmrun")
         options = job.options
+        os.environ.update(program.variables)
+        if job.starter is not None:
+            os.close(job.starter)
+        if program.folder:
+            os.chdir(program.folder)
         if options.msrun:
             os.environ["MS_NODE_ID"] = str(rank)
         if options.bind_to != "none":
@@ -144,26 +152,26 @@ def _become(
         for fd in _open_descriptors() - before - {report_fd}:
             os.close(fd)
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-        if not job.fork:
-            _execute(job, report_fd, mask)
+        if not (job.fork and program.forks):
+            _execute(job, program, report_fd, mask)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         rank_process.begin_in_fork(job.arena)
     except BaseException as e:
-        text = f"cannot run {job.program.name!r}: {refused(e) or e}"
+        text = f"cannot run {program.name!r}: {refused(e) or e}"
         if isinstance(e, OSError) and e.errno == errno.ENOEXEC:
             text += ". If it is a script, its first line must name the interpreter: #!/bin/sh"
         report = exception_report.Report(text, time.monotonic_ns(), is_consequence=False, text=text)
         exception_report.send(report_fd, report)
         os._exit(126)
-    return Self(report_fd, mask)
+    return Self(report_fd, mask, program)
 
 
-def _execute(job: Job, report_fd: int, mask: Iterable[int]) -> None:
-    path, argv = job.program.name, list(job.program.argv)
-    if job.program.python:
+def _execute(job: Job, program: Program, report_fd: int, mask: Iterable[int]) -> None:
+    path, argv = program.name, list(program.argv)
+    if program.python:
         from shmrun.start import run_fresh
 
-        path, argv = sys.executable, run_fresh.command(job.program, report_fd, mask, job.options)
+        path, argv = sys.executable, run_fresh.command(program, report_fd, mask, job.options)
         os.set_inheritable(report_fd, True)
     else:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)

@@ -9,6 +9,8 @@ rank 0 wants the terminal    it gets the terminal, or the job is stopped (`shmru
 the time limit is over       the same table, before the ranks are ended
 output, a report             is read as far as it has arrived
 a stall                      is reported (`stall_warning.py`)
+the starter of children      the ranks are ended: `shmcoll/startup/children.py`
+ends
 """
 
 import contextlib
@@ -69,7 +71,7 @@ class _JobWatcher(Watcher[Rank]):
         stops = options.on_failure == "stop"
         super().__init__(job.arena, ranks, grace=options.grace, timeout=options.timeout, stops=stops)
         self.interrupted = 0
-        self._python = job.program.python  # no stacks can be read from any other program
+        self._python = job.python  # no stacks can be read from any other program
         self._sinks = {number: Sink(number) for number in (1, 2)}
         self._streams = [pair for rank in self.ranks for pair in self._make_streams(rank, options.tag_output)]
         self._stall = StallWarning(job.arena, options.stall_warning) if options.stall_warning else None
@@ -82,6 +84,7 @@ class _JobWatcher(Watcher[Rank]):
         self._terminal = self.ranks[0].terminal
         self._known: set[int] = set()  # signals of the terminal that the front will pass on once more
         self._signals = signals.catch(READ)
+        self._starter = job.starter
 
     def end(self) -> None:
         """Reap all ranks, and end the processes that failed ones may have left in their groups."""
@@ -100,6 +103,8 @@ class _JobWatcher(Watcher[Rank]):
 
     def sources(self) -> Iterator[tuple[int, int]]:
         yield self._signals, select.POLLIN
+        if self._starter is not None:
+            yield self._starter, select.POLLIN
         for rank in self.living():
             if rank.is_reporting:
                 yield rank.report_fd, select.POLLIN
@@ -128,6 +133,9 @@ class _JobWatcher(Watcher[Rank]):
                     self._known.remove(signum)
                 elif (signum, sender) != (signal.SIGCONT, os.getpid()):  # we are perhaps in the group of rank 0
                     self._handle_signal(signum)
+        if self._starter is not None and self._starter in ready:
+            self._starter = None
+            self.end_ranks()
         for sink in set(self._sinks.values()):
             if sink.fd in ready:
                 if self._refuses(sink):
