@@ -27,4 +27,4 @@ def subset(comm: Comm, native: Any) -> Comm | None:
     """Return the communicator of ranks of another one that have made a communicator of shmcoll together."""
     if native is None:
         return None
-    return made(native, Group([PROCESS.world.native.ranks.index(rank) for rank in native.ranks]), comm)
+    return made(native, Group(PROCESS.known.of(native)), comm)

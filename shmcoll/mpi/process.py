@@ -6,22 +6,33 @@ has ended the program, nobody waits: the others learn from shmcoll why.
 """
 
 import atexit
+import os
 import threading
+from collections.abc import Callable
 
 import shmcoll
 from shmcoll.mpi.abi.facts import CONSTANTS as c
 from shmcoll.mpi.objects.communicators import Comm, Group
 from shmcoll.mpi.objects.errors import MPIError
 from shmcoll.mpi.objects.handles import COMM, GROUP
+from shmcoll.mpi.objects.processes import Processes
+from shmcoll.startup import children, orders
 
 
 class Process:
-    """What the environment functions say. thread: the one that has called MPI_Init."""
+    """What the environment functions say. thread: the one that has called MPI_Init. known: the processes that this one
+    knows. number: of this program among those that were spawned together. parent: MPI_Comm_get_parent. born: called
+    with the port of the parents when a process that has parents joins.
+    """
 
     def __init__(self) -> None:
         self.is_initialized = self.is_finalized = False
         self.thread = 0
         self.rank = 0  # in the job
+        self.known: Processes
+        self.number = int(os.environ.pop(orders.NUMBER, "0"))
+        self.parent: Comm | None = None
+        self.born: Callable[[str], Comm]
         self._has_joined = False
 
     def start(self) -> None:
@@ -41,8 +52,11 @@ class Process:
         alone = native.subgroup([native.rank], name="MPI_COMM_SELF")
         COMM.add(Comm(alone, Group([native.rank]), name="MPI_COMM_SELF"), c["MPI_COMM_SELF"])
         GROUP.add(Group([]), c["MPI_GROUP_EMPTY"])
+        self.known = Processes(native)
         self._has_joined = True
         atexit.register(self._leave)  # before shmcoll leaves the job, because that was registered before
+        if port := os.environ.pop(orders.PARENT, None):
+            self.parent = self.born(port)
 
     @property
     def world(self) -> Comm:
@@ -58,8 +72,11 @@ class Process:
         self.world.native.barrier()
 
     def _leave(self) -> None:
-        if not self.is_finalized and not self.world.native._dispatcher.failures.has_failed():
+        if self.world.native._dispatcher.failures.has_failed():
+            return
+        if not self.is_finalized:
             self.finish()
+        children.wait_for_all()
 
 
 PROCESS = Process()

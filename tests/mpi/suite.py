@@ -27,12 +27,6 @@ LIMIT = 600.0  # seconds for a job
 
 #: tests that fail, or files that are left out, and why
 KNOWN = {
-    "test_spawn": "starts processes by MPI_Comm_spawn",
-    "test_util_pool": "starts processes by MPI_Comm_spawn",
-    "test_dynproc.TestDPM.testAcceptConnect": "connects jobs by ports",
-    "test_dynproc.TestDPM.testConnectAccept": "connects jobs by ports",
-    "test_dynproc.TestDPM.testJoin": "connects jobs by ports",
-    "test_dynproc.TestDPM.testNamePublishing": "publishes a name",
     "test_ulfm.TestULFMWorld.testIAgree": "rank 0 calls Iallreduce and Barrier in another order than the others",
 }
 

@@ -17,6 +17,7 @@ CHAPTERS = (
     "groups",
     "communicators",
     "intercommunicators",
+    "processes",
     "topologies",
     "status",
     "requests",

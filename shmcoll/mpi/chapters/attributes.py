@@ -3,6 +3,7 @@
 import ctypes
 from typing import Any
 
+from shmcoll.engine.system.cores import usable_cores
 from shmcoll.mpi.abi.facts import CONSTANTS as c
 from shmcoll.mpi.abi.memory import Numbers
 from shmcoll.mpi.objects import native_table
@@ -65,7 +66,8 @@ def _functions(kind: str) -> None:
 def _own(obj: Any, number: int) -> int | None:
     """Return the attribute that MPI itself has attached; None if there is none with this key."""
     if number in _OF_WORLD:
-        _OF_WORLD[c["MPI_UNIVERSE_SIZE"]].value = PROCESS.world.size
+        _OF_WORLD[c["MPI_UNIVERSE_SIZE"]].value = max(PROCESS.world.size, usable_cores())
+        _OF_WORLD[c["MPI_APPNUM"]].value = PROCESS.number
         _OF_WORLD[c["MPI_LASTUSEDCODE"]].value = LAST_USED[0]
         return ctypes.addressof(_OF_WORLD[number])
     own: dict[int, int] = getattr(obj, "own_attributes", {})

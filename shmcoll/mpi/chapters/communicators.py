@@ -131,12 +131,6 @@ def Comm_free(comm: Numbers) -> None:
     comm.value = COMM.null
 
 
-@mpi(inout=("comm",))
-def Comm_disconnect(comm: Numbers) -> None:
-    free(COMM.find(comm.value))
-    comm.value = COMM.null
-
-
 def free(comm: Comm) -> None:
     """Forget a communicator. Its native one is closed when no request needs it any more."""
     if comm.handle in _PERMANENT:

@@ -18,6 +18,7 @@ from shmcoll.mpi.objects.errors import MPIError
 from shmcoll.mpi.objects.functions import mpi
 from shmcoll.mpi.objects.info import Info
 from shmcoll.mpi.process import PROCESS
+from shmcoll.startup import beside
 
 
 @mpi()
@@ -48,7 +49,7 @@ def remote(comm: Comm) -> Group:
 
 @mpi(nullable=("peer_comm",))
 def Intercomm_create(comm: Comm, leader: int, peer: Comm | None, remote_leader: int, tag: int) -> Comm:
-    """Let the leaders tell each other their groups, and then their own side."""
+    """Let the leaders tell each other their groups, and then their sides. Processes of several jobs join a new one."""
     comm.check_intra()
     comm.check_root(leader)
     other: Any = None
@@ -57,9 +58,13 @@ def Intercomm_create(comm: Comm, leader: int, peer: Comm | None, remote_leader: 
             raise MPIError("MPI_ERR_COMM", "the leader passes no communicator that reaches the other leader")
         peer.check_peer(remote_leader)
         to = peer.to_native(remote_leader)
-        other = peer.native.sendrecv_object(list(comm.group.ranks), to, to, sendtag=tag, recvtag=tag)[0]
-    other = comm.native.broadcast_object(other, leader)
-    return of_groups(comm, other, f"MPI_Intercomm_create {tag}")
+        mine = beside.hello([PROCESS.known.process(number) for number in comm.group.ranks])
+        other = mine, peer.native.sendrecv_object(mine, to, to, sendtag=tag, recvtag=tag)[0]
+    mine, other = comm.native.broadcast_object(other, leader)
+    numbers = [PROCESS.known.number(beside.Process(*one)) for one in other["members"]]
+    if max(*numbers, *comm.group.ranks) < PROCESS.world.size:
+        return of_groups(comm, numbers, f"MPI_Intercomm_create {tag}")
+    return of_jobs(comm, beside.meet(PROCESS.known.process(PROCESS.rank), mine, other, comm.native.launcher))
 
 
 @mpi()
@@ -89,6 +94,14 @@ def of_groups(comm: Comm, other: Sequence[int], name: str) -> Comm:
     with PROCESS.world.native.subgroup(sorted(order), name=f"{name} {order}") as both:
         native = both.split(0, order.index(PROCESS.rank))
     return with_sides(comm, native, mine, list(other), first=order[0] == mine[0])
+
+
+def of_jobs(comm: Comm, joined: beside.Joined) -> Comm:
+    """Return the intercommunicator of a communicator and others that have joined a job together."""
+    PROCESS.known.enter(joined)
+    numbers, size = PROCESS.known.of(joined.world), comm.size
+    mine, other = (numbers[:size], numbers[size:]) if joined.first else (numbers[-size:], numbers[:-size])
+    return with_sides(comm, joined.world, mine, other, first=joined.first)
 
 
 def with_sides(comm: Comm, native: Any, mine: Sequence[int], other: Sequence[int], *, first: bool) -> Comm:
@@ -138,5 +151,6 @@ def _narrowed(comm: Comm, mine: list[int], other: list[int], color: int) -> Comm
     native = comm.native.split(color if joins else None, order.index(comm.native.rank) if joins else 0)
     if native is None:
         return None
-    sides = [[PROCESS.world.native.ranks.index(comm.native.ranks[rank]) for rank in side] for side in (mine, other)]
+    numbers = PROCESS.known.of(comm.native)
+    sides = [[numbers[rank] for rank in side] for side in (mine, other)]
     return with_sides(comm, native, *sides, first=first)

@@ -24,7 +24,7 @@ PROC_NULL, ANY_SOURCE, ROOT = c["MPI_PROC_NULL"], c["MPI_ANY_SOURCE"], c["MPI_RO
 
 
 class Group:
-    """An ordered set of processes, by their ranks in the job."""
+    """An ordered set of processes, by their numbers: see `processes.py`. Those of this job have their rank there."""
 
     handle = GROUP.null
 
