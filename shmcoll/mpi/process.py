@@ -30,7 +30,7 @@ class Process:
         self.thread = 0
         self.rank = 0  # in the job
         self.known: Processes
-        self.number = int(os.environ.pop(orders.NUMBER, "0"))
+        self.number = 0
         self.parent: Comm | None = None
         self.born: Callable[[str], Comm]
         self._has_joined = False
@@ -55,6 +55,7 @@ class Process:
         self.known = Processes(native)
         self._has_joined = True
         atexit.register(self._leave)  # before shmcoll leaves the job, because that was registered before
+        self.number = int(os.environ.pop(orders.NUMBER, "0"))
         if port := os.environ.pop(orders.PARENT, None):
             self.parent = self.born(port)
 

@@ -149,9 +149,12 @@ def connect(comm: Communicator, root: int, me: Process, open_line: Callable[[], 
 
 
 def refuse(line: socket.socket, text: str) -> None:
-    """Say, in place of a hello, why nobody will come."""
+    """Say, in place of a hello, why nobody will come. The other side has read it when it closes the connection."""
     with line, ignored(OSError):
         _send(line, {"error": text})
+        line.settimeout(_HEARING)
+        while line.recv(_LONGEST):
+            pass
 
 
 def hello(members: Sequence[Process], place: str = "") -> Hello:

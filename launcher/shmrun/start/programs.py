@@ -44,30 +44,26 @@ def starter(order: Order | None) -> int | None:
 
 
 def _ordered(command: Command, number: int, order: Order, options: Options) -> Program:
-    with _places(command):
-        words = command.words
+    with _within(command):
+        name, *rest = command.words
+        places = [] if "/" in name else [Path(folder, name) for folder in command.path.split(os.pathsep) if folder]
+        words = next((str(place) for place in places if place.is_file()), name), *rest
         found = _find(words, options) or program.find(words, False, options.ranks)
     variables = (orders.PARENT, order.port), (orders.NUMBER, str(number))
     return replace(found, folder=command.folder, variables=variables)
 
 
 @contextlib.contextmanager
-def _places(command: Command) -> Iterator[None]:
-    """Look for programs where a command is to run, and where it says."""
-    here, path = Path.cwd(), os.environ.get("PATH")
+def _within(command: Command) -> Iterator[None]:
+    """Look for programs where a command is to run."""
+    here = Path.cwd()
     try:
-        if command.folder:
-            os.chdir(command.folder)
-        if command.path:
-            os.environ["PATH"] = os.pathsep.join([command.path, *os.get_exec_path()])
+        os.chdir(command.folder or here)
         yield
     except OSError as error:
         raise Refused(f"cannot run {command.words[0]!r} in {command.folder!r}: {error.strerror}", 126) from error
     finally:
         os.chdir(here)
-        os.environ.pop("PATH", None)
-        if path is not None:
-            os.environ["PATH"] = path
 
 
 def _find(command: tuple[str, ...], options: Options) -> Program | None:
