@@ -23,7 +23,6 @@ SETS = {
     "slow": sorted(SLOW - set(LIBRARIES)),  # for the compiler or new processes; the number of ranks does not matter
     "libraries": [name for name in LIBRARIES if name in PROGRAMS],
 }
-#: not in the quick tests: about once in ten runs, a rank over gloo waits without end for the file of its store
 RUNS = [(2, "quick"), (2, "slow"), (2, "libraries"), (4, "quick"), (4, "libraries")]
 
 

@@ -27,6 +27,9 @@ LIMIT = timedelta(seconds=60)  # of each call: a test has 150 s
 PROGRAMS: dict[str, Callable[..., Any]] = {}
 SLOW: set[str] = set()
 LIBRARIES: dict[str, str] = {}  # of programs that need one
+#: A group of gloo joins its threads when its last reference goes. That may be in one of these threads, with a callback
+#: of a future, and the process is aborted then. A rank ends without freeing anything
+KEPT: list[Any] = []
 
 
 def program(function: Any = None, *, slow: bool = False, library: str = "") -> Any:
@@ -80,6 +83,8 @@ def run_all(comm: Any, folder: Path, backend: str, names: Sequence[str]) -> dict
             results[name] = traceback.format_exc()
         comm.barrier()  # a rank that still connects over gloo needs the sockets and the file of the others
         if dist.is_initialized():
+            if backend == "gloo":
+                KEPT.extend(dist.distributed_c10d._world.pg_map)
             dist.destroy_process_group()
     return results
 
