@@ -341,14 +341,15 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
                 )
         return self._of_members(members, name)
 
-    def _of_members(self, members: Sequence[int], name: str) -> Communicator:
-        """Return the group of some ranks of this group, numbered in this order. See `subgroup`."""
+    def _of_members(self, members: Sequence[int], name: str, *, cells: bool = True) -> Communicator:
+        """Return the group of some ranks of this group, numbered in this order. See `subgroup`. cells: whether it makes
+        collectives."""
         self._dispatcher.check_rank("subgroup")
         self._local_rank.check_not_within("subgroup")
         arena, rank = self._local_rank.arena, self._local_rank.rank
         world = tuple(self._dispatcher.group.ranks[rank] for rank in members)
         which = identity(world, "subgroup", name, self._local_rank.closes[world, name])
-        return self._join(world, which, OfMembers(arena, world, rank, self.timeout), name)
+        return self._join(world, which, OfMembers(arena, world, rank, self.timeout), name, cells=cells)
 
     def shrink(self) -> Communicator:
         """Return the group of the ranks that are left, after a failure has ended this one. Every survivor calls it.

@@ -29,9 +29,10 @@ from shmcoll.torch.works import DONE, Pending, submit
 
 
 class GroupCalls:
-    """The calls of a group; `comm` is its communicator."""
+    """The calls of a group; see `Group` for its communicators."""
 
     comm: Communicator
+    messages: Communicator
 
     # --- collectives --------------------------------------------------------------------------------------------------
 
@@ -147,7 +148,7 @@ class GroupCalls:
     def send(self, tensors: Tensors, rank: int, tag: int) -> dist.Work:
         tensor = collectives.single("send", tensors)
         return self._begun(
-            "send", lambda: Pending("send", self.comm.send(read(tensor), rank, tag, async_op=True), tensors)
+            "send", lambda: Pending("send", self.messages.send(read(tensor), rank, tag, async_op=True), tensors)
         )
 
     def recv(self, tensors: Tensors, rank: int, tag: int) -> dist.Work:
@@ -165,7 +166,7 @@ class GroupCalls:
 
         return self._begun(
             "recv" if rank != ANY else "recvAnySource",
-            lambda: Pending("recv", self.comm.recv(array, rank, tag, async_op=True), tensors, finish),
+            lambda: Pending("recv", self.messages.recv(array, rank, tag, async_op=True), tensors, finish),
         )
 
     def recv_anysource(self, tensors: Tensors, tag: int) -> dist.Work:

@@ -10,6 +10,7 @@ from typing import Any, NoReturn, Self
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import ErrorType
 
 from shmcoll.communicator import Communicator
 from shmcoll.engine import context as c
@@ -17,7 +18,7 @@ from shmcoll.engine.layout import WORD
 from shmcoll.startup.join import init
 from shmcoll.torch.calls import GroupCalls
 from shmcoll.torch.errors import error_type, raising
-from shmcoll.torch.join import of_ranks
+from shmcoll.torch.join import for_messages, of_ranks
 from shmcoll.torch.tensors import empty, seconds
 
 #: the name of the backend
@@ -25,12 +26,19 @@ NAME = "shmcoll"
 
 
 class Group(GroupCalls):
-    """A group that torch may use. The class after it in the bases of a subclass is torch's."""
+    """A group that torch may use. The class after it in the bases of a subclass is torch's.
+
+    `comm` makes the collectives, and `messages` the messages, because the worker of a communicator makes its calls one
+    after the other: a send that a program issues after an asynchronous collective must not wait for that collective,
+    which may wait for the receiver.
+    """
 
     def __init__(self, comm: Communicator, store: Any, timeout: timedelta):
         super().__init__(comm.rank, comm.size)  # type: ignore[call-arg]  # of torch's class
         self.comm = comm
-        comm._dispatcher.failures.how_to_wait_longer = "Pass a larger timeout= to init_process_group or new_group"
+        self.messages = raising(partial(for_messages, comm))
+        for one in (self.comm, self.messages):
+            one._dispatcher.failures.how_to_wait_longer = "Pass a larger timeout= to init_process_group or new_group"
         self._store = store
         self.set_timeout(timeout)
 
@@ -40,7 +48,8 @@ class Group(GroupCalls):
     def set_timeout(self, timeout: timedelta) -> None:
         """Set the limit of each wait from now on."""
         self._timeout = timeout
-        self.comm.timeout = seconds(timeout) or self.comm.timeout
+        for one in (self.comm, self.messages):
+            one.timeout = seconds(timeout) or one.timeout
 
     _set_default_timeout = set_timeout
 
@@ -67,13 +76,15 @@ class Group(GroupCalls):
 
     def shutdown(self) -> None:
         """Leave the group: pending calls are completed, posted receives without a message are withdrawn."""
-        self.comm.close()
+        for one in (self.comm, self.messages):
+            one.close()
 
     def abort(self) -> None:
         """End the group: pending and later calls of every rank raise."""
-        if not self.comm._dispatcher.failures.is_shut:
-            self.comm.abort("torch.distributed has aborted the group")
-            self.comm.close()
+        for one in (self.comm, self.messages):
+            if not one._dispatcher.failures.is_shut:
+                one.abort("torch.distributed has aborted the group")
+                one.close()
 
     def get_error(self) -> Any:
         """Return torch's `ErrorType` for the state of the group. Not a collective, and it waits for nothing.
@@ -82,7 +93,8 @@ class Group(GroupCalls):
             SUCCESS; TIMEOUT if a wait was too long; REMOTE_ERROR if a rank has failed or ended the group; COMM_ERROR
             if ranks have made different calls, or this rank has left the group.
         """
-        return error_type(self.comm)
+        found = error_type(self.comm)
+        return error_type(self.messages) if found == ErrorType.SUCCESS else found
 
     def shrink(self, ranks_to_exclude: Sequence[int], shrink_flags: int = 0, opts_override: Any = None) -> Self:
         """Return the group without some of its ranks. The ranks that remain call it, with the same arguments.

@@ -11,7 +11,8 @@ Every rank of the group, in this order:
 5. writes its number in the job, waits for those of all ranks, and joins the communicator of these ranks with the random
    name. So operations of this group meet those of no other group and no other program;
 6. writes that it has read the store. The first rank of the group waits for that of all ranks: it may serve the store,
-   and end.
+   and end;
+7. joins another communicator of the same ranks, for messages alone (`Group` in `group.py`).
 
 The store is kept until the next default group is made. Torch would close the server of a store with its last reference,
 in `destroy_process_group` on rank 0. A faster rank that initialises again would then have connected to it. As long as
@@ -83,7 +84,16 @@ def join(store: Any, rank: int, size: int, members: Sequence[int], timeout: time
 
 def of_ranks(world: Communicator, numbers: list[int], name: str) -> Communicator:
     """Return the communicator of these ranks, numbered in this order."""
-    return world.subgroup(numbers, name=name) if numbers == sorted(numbers) else world._of_members(numbers, name)
+    return world._of_members(numbers, name)
+
+
+def for_messages(comm: Communicator) -> Communicator:
+    """Return a communicator of the same ranks for messages alone. All of them call it, and leave both if it fails."""
+    try:
+        return startup.init()._of_members(comm.ranks, f"{comm._subgroup_name}, messages", cells=False)
+    except BaseException as error:
+        comm._close_because("the communicator of its messages", error)
+        raise
 
 
 def _job(rank: int, size: int, members: Sequence[int], name: str) -> Communicator:
@@ -135,4 +145,4 @@ def _exchange(store: Any, key: str, rank: int, size: int, value: str, timeout: t
     return [to_text(value) for value in store.multi_get(keys)]
 
 
-__all__ = ["join", "of_ranks"]
+__all__ = ["for_messages", "join", "of_ranks"]

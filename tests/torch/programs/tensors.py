@@ -86,6 +86,32 @@ def groups_in_another_order(rank: int, size: int) -> Any:
 
 
 @program
+def messages_pass_a_collective_that_waits(rank: int, size: int) -> Any:
+    """One rank has begun a collective, and its messages are what another rank waits for before it joins."""
+    results = []
+    for waits_first in (True, False):
+        tensor, message = torch.ones(2) + rank, torch.zeros(1)
+        if rank == 0:
+            work = dist.all_reduce(tensor, async_op=True)
+            sent = dist.isend(torch.ones(1) * 3, 1)
+            if waits_first:
+                sent.wait()
+            dist.recv(message, 1)
+            dist.send(message + 1, 1)
+            if not waits_first:  # over gloo a second wait does not end
+                sent.wait()
+            work.wait()
+        else:
+            if rank == 1:
+                dist.recv(message, 0)
+                dist.send(message * 2, 0)
+                dist.recv(message, 0)
+            dist.all_reduce(tensor)
+        results += [tensor, message]
+    return results
+
+
+@program
 def averages(rank: int, size: int) -> Any:
     """Over gloo integers are refused."""
     results = [torch.tensor([3 + rank, 10]).to(dtype) for dtype in (torch.float32, torch.float64, torch.complex64)]
