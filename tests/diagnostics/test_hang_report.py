@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import threading
 
 import numpy as np
 import pytest
@@ -62,7 +63,9 @@ def test_a_circle_of_groups(ranks, board):
             group.barrier(async_op=True).wait(0.5) if board[0] else group.barrier()
 
     job = ranks.start(2, circle)
-    job.until(lambda: [s.blames for s in standings(job.arena)] == [(1,), (0,)], "both wait")
+    place = "in barrier() #1 of world ranks 0, 1"  # before, they wait for one another in turn
+    expected = [((1,), place), ((0,), place)]
+    job.until(lambda: [(s.blames, s.place) for s in standings(job.arena)] == expected, "both wait")
     assert re.sub(r"[\d.]+ s", "T s", sentence(job)) == (
         "Ranks 0, 1 wait for one another in different groups, for T s: "
         "rank 0 in barrier() #1 of world ranks 0, 1 for rank 1; rank 1 in barrier() #1 of world ranks 0, 1 for rank 0."
@@ -102,7 +105,8 @@ def test_a_receive_names_who_has_sent_nothing(ranks, board):
 def test_receives_in_a_circle_and_of_anybody(ranks, board):
     def receive(comm) -> None:
         pair = comm.subgroup([1, 2]) if comm.rank else None
-        if pair:
+        if pair:  # with another thread, which could send: else they find out after a second that they wait forever
+            threading.Thread(target=threading.Event().wait, daemon=True).start()
             pair.recv(source=1 - pair.rank)
         else:
             comm.recv(tag=7)
@@ -151,6 +155,7 @@ def test_the_note_of_a_timeout_shows_the_receive(ranks):
 
 def test_a_rank_that_was_killed_and_one_that_has_not_joined(ranks, board):
     job = ranks.start(3, lambda comm: comm.rank or comes_true(lambda: board[0], 20))
+    job.until(lambda: standings(job.arena)[0].state == "outside", "it has joined")
     job.until(lambda: job.ended(1) and job.ended(2), "two have left")
     os.kill(job.pids[0], signal.SIGKILL)
     job.until(lambda: job.ended(0), "it is dead")

@@ -75,16 +75,19 @@ def test_report(shmrun):
         import os
         import numpy as np
         import shmcoll
+        from shmcoll.diagnostics.rank_status import standings
         comm = shmcoll.init()
         x = np.ones((1 + 127 * (comm.rank == 1)) << 17)
         for _ in range(8):
             comm.barrier()
         comm.all_reduce(np.ones(1 << 18, np.float32))
         if comm.rank == 2:
+            while [one.operation for one in standings(comm._dispatcher.group.arena)[:2]] != ["barrier() #10"] * 2:
+                os.sched_yield()
             os.kill(os.getpid(), 9)
         comm.barrier()
     """)
-    told = shmrun("-n", 3, "--report", script)
+    told = shmrun("-n", 3, "--grace", 60, "--report", script)
     assert told.returncode == 137
     titles, *rows = [line.split() for line in told.stderr.splitlines()[:4]]
     assert titles == ["rank", "exit", "time", "memory", "collectives", "moved", "asleep"]
