@@ -31,15 +31,16 @@ def in_word(thread: int, operation: str) -> int:
     return thread << CALL_BITS | _CODES.get(operation, 0)
 
 
-def error(words: np.ndarray, operation: str, name: object) -> CallNotAllowed:
-    """Return the error for a call that was answered with NOT_ALONE, on the rank of this name."""
+def error(words: np.ndarray, operation: str, name: object, cure: str = "comm.dup()") -> CallNotAllowed:
+    """Return the error for a call that was answered with NOT_ALONE, on the rank of this name. cure: the call that makes
+    another communicator of the same ranks."""
     check_threads(operation)
     thread, code = divmod(words.item(c.MET // WORD), 1 << CALL_BITS)
     return CallNotAllowed(
         f"{operation}{at_site()} on rank {name}: {_thread(thread)} is in {_NAMES[code]} of the same communicator"
         f"{_site(words, thread)}. The threads of another rank may call in the other order, and the results would be "
-        f"exchanged. Give each thread a communicator of its own: call comm.dup() once for each of them, on all ranks "
-        f"in the same order",
+        f"exchanged. Give each thread a communicator of its own: call {cure} once for each of them, on all ranks in "
+        f"the same order",
         operation=operation,
     )
 

@@ -73,6 +73,7 @@ class FailureReporter:
         self._is_shut = False  # whether this rank has closed the group: then its region may be somebody else's memory
         self._lock = threading.RLock()  # held by a thread that works in the region
         self.how_to_wait_longer = RAISE_LIMIT  # in messages
+        self.how_to_call_beside = "comm.dup()"  # in messages
         self._limits: list[tuple[int, float]] = []  # when the limit of a wait was set, and what it was before
 
     @property
@@ -131,7 +132,7 @@ class FailureReporter:
     def error(self, operation: str, status: int) -> BaseException:
         """Return the exception for a status other than OK. Record it for the others first, if they need it."""
         if status == c.NOT_ALONE:
-            refusal = other_threads.error(self._words, operation, self.name)
+            refusal = other_threads.error(self._words, operation, self.name, self.how_to_call_beside)
             self.refused(operation, refusal)
             return refusal
         return self._reported(operation, status, self._judge)

@@ -1,5 +1,6 @@
 """What errors say to users of torch: their own line, torch's words, and the cause first."""
 
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -15,7 +16,7 @@ from torch.distributed.fsdp import fully_shard  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 import shmcoll.torch  # noqa: E402
-from tests.support.waiting import until_ended  # noqa: E402
+from tests.support.waiting import until_asleep, until_ended  # noqa: E402
 
 FAULTS: dict[str, Callable[[int], Any]] = {}
 HERE = Path(__file__).name
@@ -136,3 +137,27 @@ def test_errors_name_the_line_of_the_user_and_torchs_words(ranks: Any, tmp_path:
             assert "Pass a larger timeout= to init_process_group or new_group" in waiting[name], waiting[name]
             assert "this rank was too late: rank 0, in " in other[name] and "timed out" not in other[name], other[name]
             assert "had waited 0.3 s for it" in other[name] and other[name].count(HERE) >= 2, other[name]
+
+
+def two_threads(comm: Any, folder: Path) -> str:
+    store = dist.FileStore(str(folder / "threads"), comm.size)
+    dist.init_process_group("shmcoll", store=store, rank=comm.rank, world_size=comm.size)
+    first, text = threading.Thread(target=dist.all_reduce, args=(x(),)), ""
+    if comm.rank == 0:
+        first.start()
+        until_asleep(shmcoll.torch.backend_of().comm)
+        with pytest.raises(shmcoll.CallNotAllowed) as refused:
+            dist.all_reduce(x())
+        text = str(refused.value)
+    comm.barrier()
+    if comm.rank:
+        first.start()
+    first.join()
+    dist.destroy_process_group()
+    return text
+
+
+def test_two_threads_in_one_group_are_told_to_have_a_group_each(ranks: Any, tmp_path: Path) -> None:
+    """Over gloo they get each other's results."""
+    text = ranks(2, two_threads, tmp_path)[0]
+    assert "call torch.distributed.new_group() once for each of them" in text and "dup()" not in text, text

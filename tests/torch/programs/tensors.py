@@ -1,5 +1,6 @@
 """Programs with tensors that are not plain memory, and with calls of the group itself."""
 
+import threading
 from datetime import timedelta
 from typing import Any
 
@@ -108,6 +109,28 @@ def messages_pass_a_collective_that_waits(rank: int, size: int) -> Any:
                 dist.recv(message, 0)
             dist.all_reduce(tensor)
         results += [tensor, message]
+    return results
+
+
+@program
+def threads_with_a_group_each(rank: int, size: int) -> Any:
+    """Over gloo, two threads in one group get each other's results now and then."""
+    groups, results = [dist.new_group() for _ in range(2)], [list[Any](), list[Any]()]
+
+    def call(one: int) -> None:
+        for step in range(20):
+            tensor = torch.full((4,), 10.0**one + step)
+            dist.all_reduce(tensor, group=groups[one])
+            if rank < 2:
+                turn = dist.send if rank == step % 2 else dist.recv
+                turn(tensor, 1 - rank, groups[one])
+            results[one].append(tensor)
+
+    threads = [threading.Thread(target=call, args=(one,)) for one in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     return results
 
 
