@@ -22,6 +22,7 @@ SAME = {
     "bind-core": "bind-to",
     "numa-binding": "bind-to",
     "cpu-bind": "bind-to",
+    "mpi4py": "mpi",
 }
 
 #: words that say in a name that an option is the number of ranks, as in --nprocs, --num_processes or --world-size
