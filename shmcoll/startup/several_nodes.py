@@ -71,8 +71,8 @@ def join(why: str, size: int, launcher: str, limits: tuple[float, float], leader
     """
     if "shmcoll.mpi" in sys.modules:
         raise ShmcollError(
-            f"{launcher} has started ranks on several machines ({why}), where shmcoll.mpi cannot be the MPI; a real one "
-            f"is there already: leave out --mpi and `import shmcoll.mpi`"
+            f"{launcher} has started ranks on several machines ({why}), where shmcoll.mpi cannot be the MPI; a real "
+            f"one is there already: leave out --mpi and `import shmcoll.mpi`"
         )
     mpi = import_mpi(why)
     found = mpi.COMM_WORLD.Get_size()
