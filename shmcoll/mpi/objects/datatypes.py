@@ -97,8 +97,8 @@ class Datatype:
     @cached_property
     def basic(self) -> "Datatype | None":
         """The basic type of all runs; None if there are several or none."""
-        kinds = np.unique(self.runs.basics)
-        return BASICS[kinds[0]] if len(kinds) == 1 else None
+        kinds = self.runs.basics  # `np.unique` would import numpy.ma, at every start
+        return BASICS[kinds[0]] if len(kinds) and (kinds == kinds[0]).all() else None
 
     @cached_property
     def elements(self) -> np.ndarray:
