@@ -60,6 +60,11 @@ class Arm(Machine):
         code.put(0x52800021, 0xB9000001, 0x52800000, _RET)  # mov w1, #1; str w1, [x0]; mov w0, #0
         return bytes(code)
 
+    def copy_attribute(self, at: int, _places: Places) -> bytes:
+        code = _ArmCode(at)
+        code.put(0xF9000083, 0x52800021, 0xB90000A1, 0x52800000, _RET)  # str x3, [x4]; str w1, [x5]; mov w0, #0
+        return bytes(code)
+
     def resolve(self, at: int, places: Places) -> bytes:
         code = _ArmCode(at)
         code.put(0xA9BB7BFD)  # stp x29, x30, [sp, #-80]!

@@ -39,7 +39,11 @@ TABLE = f"shmcoll_mpi_table_{hashlib.sha256(to_bytes(repr(facts.NAMES))).hexdige
 RESOLVER = "shmcoll_mpi_resolver"
 SUCCEED, STORE_1 = "shmcoll_mpi_succeed", "shmcoll_mpi_store_1"
 
-_VARIABLES = ("MPI_UNWEIGHTED", "MPI_WEIGHTS_EMPTY", "MPI_F_STATUS_IGNORE", "MPI_F_STATUSES_IGNORE")
+_VARIABLES = (
+    *("MPI_UNWEIGHTED", "MPI_WEIGHTS_EMPTY"),
+    *("MPI_F_STATUS_IGNORE", "MPI_F_STATUSES_IGNORE", "MPI_F08_STATUS_IGNORE", "MPI_F08_STATUSES_IGNORE"),
+)
+_FIXED = {SUCCEED: "succeed", STORE_1: "store_1", "MPIR_Dup_fn": "copy_attribute"}  # MPI_COMM_DUP_FN in the header
 _MACHINES: dict[str, Machine] = {"x86_64": X86(), "aarch64": Arm()}
 _WORD = 8
 _SYMBOL, _RELOCATION, _DYNAMIC, _SEGMENT, _HEADER = 24, 24, 16, 56, 64  # bytes of an entry
@@ -91,7 +95,7 @@ class _Image:
         self._strings = bytearray(b"\0")
         self._needed = [self._string(host.library)] if host else []
         self._soname = self._string(SONAME)
-        exported = [SUCCEED, STORE_1, *_VARIABLES, RESOLVER, TABLE]
+        exported = [*_FIXED, *_VARIABLES, RESOLVER, TABLE]
         symbols = [*(kind + name for name in names for kind in ("", "P")), *exported, *CALLED]
         self._places = {text: self._string(text) for text in symbols}
         home = f"PYTHONHOME={host.home}" if host else ""
@@ -154,8 +158,7 @@ class _Image:
         for i, name in enumerate(self._names):
             for kind in ("", "P"):
                 made[kind + name] = self._symbol(kind + name, _FUNCTION, self._jumps_at + i * STUB, STUB)
-        made[SUCCEED] = self._symbol(SUCCEED, _FUNCTION, self._at["succeed"], _PART)
-        made[STORE_1] = self._symbol(STORE_1, _FUNCTION, self._at["store_1"], _PART)
+        made |= {name: self._symbol(name, _FUNCTION, self._at[part], _PART) for name, part in _FIXED.items()}
         for i, name in enumerate(_VARIABLES):
             made[name] = self._symbol(name, _OBJECT, self._variables_at + i * _WORD, _WORD)
         made[RESOLVER] = self._symbol(RESOLVER, _OBJECT, self._at["resolver"], _WORD)

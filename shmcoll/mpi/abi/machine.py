@@ -33,7 +33,7 @@ class Machine:
     symbol: int  # and of one that is the address of a symbol
 
     #: code by name, in the order in which it is written
-    parts: tuple[str, ...] = ("succeed", "store_1", "resolve", "fail", "start", "boot")
+    parts: tuple[str, ...] = ("succeed", "store_1", "copy_attribute", "resolve", "fail", "start", "boot")
 
     def write(self, part: str, at: int, places: Places) -> bytes:
         """Return a part of the code, at an address."""

@@ -43,6 +43,9 @@ class X86(Machine):
     def store_1(self, _at: int, _places: Places) -> bytes:
         return bytes.fromhex("c70701000000 31c0 c3")  # movl $1, (%rdi); xor %eax, %eax; ret
 
+    def copy_attribute(self, _at: int, _places: Places) -> bytes:
+        return bytes.fromhex("498908 41c70101000000 31c0 c3")  # mov %rcx, (%r8); movl $1, (%r9); xor %eax, %eax; ret
+
     def resolve(self, at: int, places: Places) -> bytes:
         code = _X86Code(at)
         code.put("57 56 52 51 4150 4151")  # push %rdi, %rsi, %rdx, %rcx, %r8, %r9

@@ -34,6 +34,7 @@ CHAPTERS = (
     "windows",
     "window_epochs",
     "window_accesses",
+    "first_version",
 )
 
 
