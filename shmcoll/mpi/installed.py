@@ -12,7 +12,10 @@ _INSTALL = "pip install 'shmcoll[mpi4py]'"
 
 def check() -> None:
     """Raise `ShmcollError` if mpi4py is not installed, or is built for another MPI only."""
-    package = find_spec("mpi4py")
+    try:
+        package = find_spec("mpi4py")
+    except ValueError:  # a program has put something into sys.modules
+        package = None
     if package is None or not package.submodule_search_locations:
         raise ShmcollError(f"mpi4py is not installed; install it: {_INSTALL}")
     folder = Path(package.submodule_search_locations[0])

@@ -15,6 +15,7 @@ import _thread
 import ctypes
 import hashlib
 import os
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -32,6 +33,7 @@ PACKAGED = Path(shmcoll.__file__).parent / "objects" / "mpi" / library.SONAME
 
 _SOURCES = ("library.py", "machine.py", "x86_64.py", "aarch64.py", "facts.json")
 _SOON = 0.01  # seconds
+_LATE = "this process has loaded another {}; import shmcoll.mpi before everything that uses MPI"
 
 
 def library_file(host: library.Host | None = None) -> Path:
@@ -87,12 +89,12 @@ class Library:
             self._loaded = ctypes.CDLL(library.SONAME, ctypes.RTLD_GLOBAL | os.RTLD_NOLOAD)
             self.path: Path | None = None
         except OSError:
+            if "mpi4py.MPI" in sys.modules:
+                raise RuntimeError(_LATE.format("MPI of mpi4py")) from None
             self.path = library_file()
             self._loaded = ctypes.CDLL(str(self.path), ctypes.RTLD_GLOBAL)
         if not hasattr(self._loaded, library.TABLE):
-            raise RuntimeError(
-                f"this process has loaded another {library.SONAME}; import shmcoll.mpi before everything that uses MPI"
-            )
+            raise RuntimeError(_LATE.format(library.SONAME))
         self._table = (ctypes.c_size_t * len(NAMES)).in_dll(self._loaded, library.TABLE)
         self._kept: list[Any] = []  # what the table and the resolver point to
 
