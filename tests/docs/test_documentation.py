@@ -39,7 +39,7 @@ def test_examples_run_as_written(scripts: Any, page: str, examples: int) -> None
         ("objects", 8),
         ("shared-arrays", 4),
         ("groups", 8),
-        ("mpi4py", 2),
+        ("from-mpi4py", 2),
     ],
 )
 def test_examples_run_on_two_ranks(tmp_path: Path, page: str, examples: int) -> None:
@@ -60,8 +60,8 @@ def _for(rank: int, promised: str) -> str:
     return each.get(str(rank), promised)
 
 
-def test_what_the_page_for_users_of_mpi4py_names_exists() -> None:
-    rows = re.findall(r"^\| .* \| (.*) \|$", (DOCUMENTS / "guide" / "mpi4py.md").read_text(), re.MULTILINE)[2:]
+def test_what_the_page_for_those_who_leave_mpi4py_names_exists() -> None:
+    rows = re.findall(r"^\| .* \| (.*) \|$", (DOCUMENTS / "guide" / "from-mpi4py.md").read_text(), re.MULTILINE)[2:]
     code = " ".join(text for row in rows for text in re.findall(r"`([^`]*)`", row))
     names = set(re.findall(r"\b[a-z_]\w*", re.sub(r'".*?"|\w+=\w*', "", code))) - {"comm", "shmcoll", "work", "x"}
     owners = (shmcoll, shmcoll.Communicator, shmcoll.Work, shmcoll.Grid, shmcoll.Graph)
