@@ -18,6 +18,7 @@ NUMBERS: dict[str, Any] = {
     "double": ctypes.c_double,
     "char": ctypes.c_char,
 }
+IN_PLACE = (1 << 64) - 1  # MPI_IN_PLACE, as an address
 _POINTER = ctypes.c_size_t
 _HANDLE = ctypes.c_int
 
@@ -29,24 +30,32 @@ def number_type(name: str) -> Any:
     return _POINTER if name == "MPI_File" or not name.startswith("MPI") else _HANDLE
 
 
+class WrongMemory(ValueError):
+    """What a program passes is not memory that can be used as it says."""
+
+
 class Numbers:
-    """An array of numbers, or one number, at an address. It is false if the address is 0."""
+    """An array of numbers, or one number, at an address. It is false if the address is 0. name: of the argument in C.
 
-    __slots__ = ("_type", "address")
+    Raises:
+        WrongMemory: it is read or written, and the address is 0, or the count is negative.
+    """
 
-    def __init__(self, kind: Any, address: int):
-        self._type, self.address = kind, address
+    __slots__ = ("_name", "_type", "address")
+
+    def __init__(self, kind: Any, address: int, name: str = "an argument"):
+        self._type, self.address, self._name = kind, address, name
 
     def __bool__(self) -> bool:
         return self.address != 0
 
     def read(self, count: int) -> list[int]:
         """Return the first `count` numbers."""
-        return list(self._memory(count)) if count > 0 else []
+        return list(self._memory(count)) if count else []
 
     def array(self, count: int) -> np.ndarray:
         """Return the first `count` numbers as an array of its own."""
-        return np.array(self._memory(count) if count > 0 else (), np.int64)
+        return np.array(self._memory(count) if count else (), np.int64)
 
     def write(self, numbers: Iterable[int]) -> None:
         values = list(numbers)
@@ -54,24 +63,30 @@ class Numbers:
             self._memory(len(values))[:] = values
 
     def _memory(self, count: int) -> Any:
+        if count < 0:
+            raise WrongMemory(f"{self._name} cannot have {count} elements")
+        return (self._type * count).from_address(self._place(0))
+
+    def _place(self, i: int) -> int:
+        """Return the address of a number."""
         if not self.address:
-            raise ValueError(f"an array of {count} is a null pointer")
-        return (self._type * count).from_address(self.address)
+            raise WrongMemory(f"{self._name} is a null pointer")
+        return int(self.address + i * ctypes.sizeof(self._type))
 
     @property
     def value(self) -> Any:
         """The first number."""
-        return self._type.from_address(self.address).value
+        return self[0]
 
     @value.setter
     def value(self, number: Any) -> None:
-        self._type.from_address(self.address).value = number
+        self[0] = number
 
     def __getitem__(self, i: int) -> Any:
-        return self._type.from_address(self.address + i * ctypes.sizeof(self._type)).value
+        return self._type.from_address(self._place(i)).value
 
     def __setitem__(self, i: int, number: Any) -> None:
-        self._type.from_address(self.address + i * ctypes.sizeof(self._type)).value = number
+        self._type.from_address(self._place(i)).value = number
 
 
 def text_at(address: int) -> str:
@@ -88,4 +103,4 @@ def put_text(address: int, text: str, room: int) -> int:
 
 def pointers_at(address: int, count: int) -> Iterator[int]:
     """Yield pointers of an array."""
-    yield from (_POINTER * count).from_address(address)
+    yield from Numbers(_POINTER, address, "an array").read(count)

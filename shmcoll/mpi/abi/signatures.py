@@ -11,9 +11,10 @@ Python functions for MPI are written without C: they take what goes in, and retu
     MPI_Status * status                     an address that goes in
     void * x, char * x, functions           an address that goes in
 
-Two lists say what the C type alone does not: arguments that go in and come out (INOUT), which are `Numbers`, and
-handles that may be null (NULLABLE). A function that has outputs returns them in their order, as a tuple if there are
-several.
+Two lists say what the C type alone does not: arguments that go in and come out (inout), which are `Numbers`, and
+handles and texts that may be null (nullable). A function that has outputs returns them in their order, as a tuple if
+there are several. Where it must write, and where it reads a text, a pointer may not be null (`Argument.must_point`);
+the others are checked when they are used.
 """
 
 import re
@@ -30,6 +31,12 @@ _HANDLES = {
     *("MPI_Session", "MPI_Message", "MPI_File"),
 }
 _NUMBERS = {"int", "MPI_Fint", "MPI_Aint", "MPI_Count", "MPI_Offset", "double"}
+#: what a pointer to must not be null: text, and functions of the program without which an object has no use
+_NEEDED = {
+    *("char", "MPI_User_function", "MPI_User_function_c", "MPI_Datarep_extent_function"),
+    *(f"MPI_{name}_errhandler_function" for name in ("Comm", "Win", "File", "Session")),
+    *(f"MPI_Grequest_{name}_function" for name in ("query", "free", "cancel")),
+}
 _DECLARATION = re.compile(r"(?:const )?(\w+) (\**)(\w+)?(\[.*\])?$")
 
 
@@ -41,14 +48,17 @@ class Argument:
     kind: int
     type: str
     ctype: Any
+    must_point: bool = False
 
 
-def arguments(function: str, inout: frozenset[str] = frozenset()) -> list[Argument]:
-    """Return the arguments of a function of MPI. inout: the names of those that go in and come out."""
-    return [_argument(text, inout) for text in FUNCTIONS[function][1:]]
+def arguments(
+    function: str, inout: frozenset[str] = frozenset(), nullable: frozenset[str] = frozenset()
+) -> list[Argument]:
+    """Return the arguments of a function of MPI. inout, nullable: the names of those that are in the two lists."""
+    return [_argument(text, inout, nullable) for text in FUNCTIONS[function][1:]]
 
 
-def _argument(text: str, inout: frozenset[str]) -> Argument:
+def _argument(text: str, inout: frozenset[str], nullable: frozenset[str]) -> Argument:
     found = _DECLARATION.match(text)
     if found is None:
         return Argument(text, ADDRESS, "void", number_type("void*"))
@@ -59,7 +69,8 @@ def _argument(text: str, inout: frozenset[str]) -> Argument:
         return Argument(name, HANDLE if kind in _HANDLES else IN, kind, number_type(kind))
     pointer = number_type("void*")
     if pointers != 1 or not known:
-        return Argument(name, ADDRESS, kind, pointer)
+        must_point = (kind in _NEEDED or name == "baseptr") and name not in nullable and pointers == 1
+        return Argument(name, ADDRESS, kind, pointer, must_point)
     if array or text.startswith("const ") or name in inout:
         return Argument(name, ARRAY, kind, pointer)
-    return Argument(name, OUT_HANDLE if kind in _HANDLES else OUT, kind, pointer)
+    return Argument(name, OUT_HANDLE if kind in _HANDLES else OUT, kind, pointer, True)

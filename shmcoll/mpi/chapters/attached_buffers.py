@@ -8,6 +8,7 @@ import ctypes
 from typing import Any
 
 from shmcoll.mpi.abi.facts import CONSTANTS as c
+from shmcoll.mpi.abi.memory import Numbers
 from shmcoll.mpi.objects.errors import MPIError
 from shmcoll.mpi.objects.functions import mpi
 from shmcoll.mpi.objects.requests import WorkRequest, added
@@ -29,8 +30,10 @@ def attach(owner: Any, address: int, size: int) -> None:
 
 
 def detach(owner: Any, place: int) -> int:
-    address, size = _attached.pop(owner, (0, 0))
-    _POINTER.from_address(place).value = address
+    where = Numbers(_POINTER, place, "buffer_addr")
+    address, size = _attached.get(owner, (0, 0))
+    where.value = address
+    _attached.pop(owner, None)
     return 0 if address == AUTOMATIC else size
 
 

@@ -55,7 +55,7 @@ def _functions(kind: str) -> None:
             if value is not None and kind == "comm":
                 native_table.note_attribute(obj.handle, number, value)
         if value is not None:
-            _POINTER.from_address(place).value = value
+            Numbers(_POINTER, place, "attribute_val").value = value
         return value is not None
 
     @mpi(name=f"{name}_delete_attr")

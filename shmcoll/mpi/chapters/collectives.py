@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from shmcoll.mpi.abi.memory import Numbers
+from shmcoll.mpi.abi.memory import IN_PLACE, Numbers
 from shmcoll.mpi.objects.blocks import Blocks, Pieces
 from shmcoll.mpi.objects.buffers import Buffer
-from shmcoll.mpi.objects.collective import IN_PLACE, Perform, collective
+from shmcoll.mpi.objects.collective import Perform, collective
 from shmcoll.mpi.objects.communicators import Comm
 from shmcoll.mpi.objects.datatypes import Datatype
 

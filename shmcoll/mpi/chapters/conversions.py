@@ -5,8 +5,8 @@ from functools import partial
 from typing import Any
 
 from shmcoll.mpi.abi.facts import FUNCTIONS
-from shmcoll.mpi.abi.memory import number_type
 from shmcoll.mpi.objects.datatypes import BY_NAME
+from shmcoll.mpi.abi.memory import WrongMemory, number_type
 from shmcoll.mpi.objects.functions import MAKERS, mpi
 from shmcoll.mpi.objects.info import Info, made
 from shmcoll.mpi.objects.status import BYTES
@@ -29,6 +29,8 @@ for _name in ("c2f", "f2c", "c2f08", "f082c", "f2f08", "f082f"):  # a status has
     @mpi(name=f"Status_{_name}", inout=("f_status",))
     def copy(source: Any, target: Any) -> None:
         into, out_of = (getattr(one, "address", one) for one in (target, source))
+        if not into or not out_of:
+            raise WrongMemory("a status is a null pointer")
         ctypes.memmove(into, out_of, BYTES)
 
 

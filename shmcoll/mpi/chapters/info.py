@@ -59,7 +59,7 @@ def Info_get(info: Info, key: int, length: int, value: int) -> bool:
     return text is not None
 
 
-@mpi(inout=("buflen",))
+@mpi(inout=("buflen",), nullable=("value",))
 def Info_get_string(info: Info, key: int, room: Numbers, value: int) -> bool:
     text = info.get(key_at(key))
     if text is not None:

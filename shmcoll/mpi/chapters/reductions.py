@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from shmcoll.mpi.abi.memory import Numbers
+from shmcoll.mpi.abi.memory import IN_PLACE, Numbers
 from shmcoll.mpi.objects.buffers import Buffer, Elements
-from shmcoll.mpi.objects.collective import IN_PLACE, Perform, collective
+from shmcoll.mpi.objects.collective import Perform, collective
 from shmcoll.mpi.objects.communicators import Comm
 from shmcoll.mpi.objects.datatypes import Datatype
 from shmcoll.mpi.objects.errors import MPIError

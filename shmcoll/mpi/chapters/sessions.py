@@ -47,7 +47,7 @@ def Session_get_num_psets(_session: Session, _info: Info | None) -> int:
     return len(_SETS)
 
 
-@mpi(inout=("pset_len",))
+@mpi(inout=("pset_len",), nullable=("pset_name",))
 def Session_get_nth_pset(_session: Session, _info: Info | None, n: int, room: Numbers, name: int) -> None:
     if not 0 <= n < len(_SETS):
         raise MPIError("MPI_ERR_ARG", f"there is no set of processes number {n}")

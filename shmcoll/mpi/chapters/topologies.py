@@ -107,7 +107,8 @@ def Cart_sub(comm: Comm, remain: Numbers) -> Comm | None:
 
 
 @mpi()
-def Cart_map(comm: Comm, ndims: int, dims: Numbers, _periods: Numbers) -> int:
+def Cart_map(comm: Comm, ndims: int, dims: Numbers, periods: Numbers) -> int:
+    periods.read(ndims)
     return comm.rank if comm.rank < int(np.prod(dims.read(ndims))) else UNDEFINED
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from shmcoll.mpi.abi.memory import Numbers
-from shmcoll.mpi.objects.buffers import Buffer
+from shmcoll.mpi.objects.buffers import Buffer, checked
 from shmcoll.mpi.objects.datatypes import Datatype
 from shmcoll.mpi.objects.handles import DATATYPE
 
@@ -18,7 +18,7 @@ class Blocks:
     """
 
     def __init__(self, address: int, counts: Sequence[int], datatype: Datatype, displs: Sequence[int] | None = None):
-        self._datatype, self.counts = datatype, list(counts)
+        self._datatype, self.counts = checked(datatype), list(counts)
         ends = np.cumsum([0, *self.counts]).tolist()
         starts = ends[:-1] if displs is None else displs
         self._is_dense = datatype.is_contiguous and (displs is None or list(displs) == ends[:-1])

@@ -8,9 +8,14 @@ import ctypes
 
 import numpy as np
 
+from shmcoll.mpi.abi.memory import IN_PLACE
 from shmcoll.mpi.objects.datatypes import Datatype, element
 from shmcoll.mpi.objects.errors import MPIError
 from shmcoll.mpi.objects.packing import pack, unpack
+
+#: addresses between which a program can have memory, and those that are none, in words
+_FIRST, _LAST = 1 << 12, 1 << 56
+_WORDS = {0: "a null pointer", IN_PLACE: "MPI_IN_PLACE"}
 
 
 class Buffer:
@@ -25,9 +30,9 @@ class Buffer:
     def __init__(self, address: int, count: int, datatype: Datatype):
         if count < 0:
             raise MPIError("MPI_ERR_COUNT", f"count {count} is negative")
-        datatype.check_committed()
-        if count and datatype.size and address == 0 and datatype.true_lb == 0:  # MPI_BOTTOM has absolute displacements
-            raise MPIError("MPI_ERR_BUFFER", "the buffer is a null pointer")
+        checked(datatype).check_committed()
+        if count and datatype.size and not _FIRST <= address + datatype.true_lb < _LAST:  # from MPI_BOTTOM on as well
+            raise MPIError("MPI_ERR_BUFFER", f"{_WORDS.get(address, f'{address:#x}')} is not an address of a buffer")
         self.address, self.count, self.datatype = address, count, datatype
 
     @property
@@ -76,6 +81,13 @@ class Buffer:
         if dtype is None:
             raise MPIError("MPI_ERR_TYPE", f"{self.datatype.in_words} has not one basic type that can be computed with")
         return data.view(dtype)
+
+
+def checked(datatype: Datatype | None) -> Datatype:
+    """Return a datatype that may be null where a buffer is not used, and is needed here."""
+    if datatype is None:
+        raise MPIError("MPI_ERR_TYPE", "MPI_DATATYPE_NULL is not a valid MPI_Datatype")
+    return datatype
 
 
 class Elements(Buffer):

@@ -9,14 +9,13 @@ persistent one is described once, and performed at each start.
 from collections.abc import Callable
 from typing import Any
 
+from shmcoll.mpi.abi.memory import IN_PLACE
 from shmcoll.mpi.objects.communicators import Comm
 from shmcoll.mpi.objects.functions import mpi
 from shmcoll.mpi.objects.requests import PersistentRequest, Request, WorkRequest, added
 
 Perform = Callable[[], None]
 Describe = Callable[..., Perform]
-
-IN_PLACE = (1 << 64) - 1
 
 
 def collective(*, nullable: tuple[str, ...] = (), inout: tuple[str, ...] = ()) -> Callable[[Describe], Describe]:

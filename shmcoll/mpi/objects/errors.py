@@ -16,6 +16,7 @@ from shmcoll.errors import (
     ShmcollError,
 )
 from shmcoll.mpi.abi.facts import CONSTANTS as c
+from shmcoll.mpi.abi.memory import WrongMemory
 
 _CLASS_BITS = 7
 _LARGEST_CLASS = (1 << _CLASS_BITS) - 1
@@ -31,6 +32,7 @@ _CLASSES: list[tuple[type[BaseException], int]] = [
     (ShmcollError, c["MPI_ERR_OTHER"]),
     (TypeError, c["MPI_ERR_ARG"]),
     (ValueError, c["MPI_ERR_ARG"]),
+    (OverflowError, c["MPI_ERR_ARG"]),
     (IndexError, c["MPI_ERR_RANK"]),
     (OSError, c["MPI_ERR_IO"]),
     (NotImplementedError, c["MPI_ERR_UNSUPPORTED_OPERATION"]),
@@ -106,7 +108,10 @@ def error_code(error: BaseException, operation: str) -> int:
         kind, text = error.error_class, f"{operation}: {error}"
     else:
         kind = next((code for known, code in _CLASSES if isinstance(error, known)), c["MPI_ERR_INTERN"])
-        text = str(error) if isinstance(error, ShmcollError) else f"{operation}: {type(error).__name__}: {error}"
+        is_plain = isinstance(error, WrongMemory | ShmcollError)
+        text = f"{operation}: {error}" if is_plain else f"{operation}: {type(error).__name__}: {error}"
+        if isinstance(error, ShmcollError) and error.operation:  # it names the call
+            text = str(error)
     if kind > _LARGEST_CLASS:  # a code of the program
         return kind
     code = kind | next(_numbers) % (1 << 29 - _CLASS_BITS) << _CLASS_BITS

@@ -18,7 +18,7 @@ from shmcoll.engine.layout import WORD
 from shmcoll.engine.native import mpi_table
 from shmcoll.mpi.abi import signatures
 from shmcoll.mpi.abi.facts import FUNCTIONS
-from shmcoll.mpi.abi.memory import Numbers, number_type
+from shmcoll.mpi.abi.memory import Numbers, WrongMemory, number_type
 from shmcoll.mpi.objects import error_handlers
 from shmcoll.mpi.objects.handles import KINDS
 from shmcoll.mpi.objects.native_requests import settle
@@ -50,7 +50,7 @@ def mpi(
     Args:
         inout: the names of arguments in C, pointers, that go in and come out: the function gets them as `Numbers`.
         nullable: the names of handles in C that may be null: the function gets None. So may be hints, which are an
-            MPI_Info that is not the first argument.
+            MPI_Info that is not the first argument. The same for texts.
         name: in C, without `MPI_`, if it is not that of the function.
         with_form: whether the function gets, as its first argument, whether it is the form for large counts.
     """
@@ -69,7 +69,8 @@ def callback(
     name: str, function: Function, inout: frozenset[str] = frozenset(), nullable: frozenset[str] = frozenset()
 ) -> Any:
     """Return what C can call for a function of MPI, by its name in C."""
-    arguments = signatures.arguments(name, inout)
+    arguments = signatures.arguments(name, inout, nullable)
+    pointers = [(i, one.name) for i, one in enumerate(arguments) if one.must_point]
     inputs = [
         (i, _reader(one, one.name in nullable or (one.type == "MPI_Info" and i > 0)))
         for i, one in enumerate(arguments)
@@ -83,6 +84,9 @@ def callback(
         try:
             if WORDS.item(_HELD):
                 settle()
+            for i, pointer in pointers:
+                if not given[i]:
+                    raise WrongMemory(f"{pointer} is a null pointer")
             for i, read in inputs:
                 taken.append(read(given[i]) if read else given[i])
             told = function(*taken)
@@ -105,7 +109,7 @@ def _reader(argument: signatures.Argument, may_be_null: bool) -> Callable[[int],
         return kind.get if may_be_null else kind.find
     if argument.kind == signatures.ARRAY:
         element = number_type(argument.type)
-        return lambda address: Numbers(element, address)
+        return lambda address: Numbers(element, address, argument.name)
     return None
 
 

@@ -3,7 +3,7 @@
 from functools import partial
 from typing import Any
 
-from shmcoll.mpi.abi.facts import NAMES
+from shmcoll.mpi.abi.facts import FUNCTIONS, NAMES
 from shmcoll.mpi.objects.errors import MPIError
 from shmcoll.mpi.objects.functions import MAKERS, callback
 
@@ -11,7 +11,11 @@ from shmcoll.mpi.objects.functions import MAKERS, callback
 def refuse_the_rest() -> None:
     """Register a function that raises for each name that has none."""
     for name in NAMES:
-        MAKERS.setdefault(name, partial(callback, name, _raise))
+        MAKERS.setdefault(name, partial(callback, name, _raise if FUNCTIONS[name][0] == "int" else _nothing))
+
+
+def _nothing(*_: Any) -> int:
+    return 0
 
 
 def _raise(*_: Any) -> None:
