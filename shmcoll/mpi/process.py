@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import shmcoll
 from shmcoll.mpi.abi.facts import CONSTANTS as c
+from shmcoll.mpi.objects import handles
 from shmcoll.mpi.objects.communicators import Comm, Group
 from shmcoll.mpi.objects.errors import MPIError
 from shmcoll.mpi.objects.handles import COMM, GROUP
@@ -33,7 +34,7 @@ class Process:
         self.number = 0
         self.parent: Comm | None = None
         self.born: Callable[[str], Comm]
-        self._has_joined = False
+        self._world: Comm | None = None
 
     def start(self) -> None:
         """Begin MPI_COMM_WORLD's time."""
@@ -44,16 +45,17 @@ class Process:
 
     def join(self) -> None:
         """Join the job, unless this process has."""
-        if self._has_joined:
+        if self._world:
             return
         native = shmcoll.init()
         self.rank = native.rank
-        COMM.add(Comm(native, Group(range(native.size)), name="MPI_COMM_WORLD"), c["MPI_COMM_WORLD"])
+        self._world = Comm(native, Group(range(native.size)), name="MPI_COMM_WORLD")
+        COMM.add(self._world, c["MPI_COMM_WORLD"])
         alone = native.subgroup([native.rank], name="MPI_COMM_SELF")
         COMM.add(Comm(alone, Group([native.rank]), name="MPI_COMM_SELF"), c["MPI_COMM_SELF"])
         GROUP.add(Group([]), c["MPI_GROUP_EMPTY"])
         self.known = Processes(native)
-        self._has_joined = True
+        handles.closed.clear()
         atexit.register(self._leave)  # before shmcoll leaves the job, because that was registered before
         self.number = int(os.environ.pop(orders.NUMBER, "0"))
         if port := os.environ.pop(orders.PARENT, None):
@@ -61,16 +63,24 @@ class Process:
 
     @property
     def world(self) -> Comm:
-        """MPI_COMM_WORLD."""
-        world: Comm = COMM.find(c["MPI_COMM_WORLD"])
-        return world
+        """MPI_COMM_WORLD, also when the program may not use it any more.
+
+        Raises:
+            MPIError: this process has not joined the job.
+        """
+        if self._world is None:
+            raise MPIError("MPI_ERR_OTHER", handles.closed[0])
+        return self._world
 
     def finish(self) -> None:
         """Leave the job, when all ranks are ready to."""
         if self.is_finalized:
             raise MPIError("MPI_ERR_OTHER", "MPI is finalized already")
-        self.is_finalized = True
         self.world.native.barrier()
+        self.is_finalized = True
+        handles.closed.append("MPI_Finalize has been called")
+        for handle in (c["MPI_COMM_SELF"], c["MPI_COMM_WORLD"]):
+            COMM.remove(COMM.find(handle))
 
     def _leave(self) -> None:
         if self.world.native._dispatcher.failures.has_failed():

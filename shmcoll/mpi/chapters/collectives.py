@@ -63,6 +63,8 @@ def _all_gathered(
     source: int, count: int, datatype: Any, blocks: Blocks, comm: Comm, *, are_equal: bool = False
 ) -> Perform:
     own = blocks.blocks[comm.rank] if source == IN_PLACE else Buffer(source, count, datatype)
+    if source != IN_PLACE:
+        blocks.check_apart(own)
 
     def perform() -> None:
         target, data = blocks.target(), own.packed()
@@ -120,6 +122,8 @@ def _gathered(
         own = blocks.blocks[root]
     elif comm.is_served(root):
         own = Buffer(source, count, datatype)
+        if blocks is not None:
+            blocks.check_apart(own)
 
     def perform() -> None:
         data, at = own.packed() if own else NOTHING, comm.native_root(root)
@@ -167,6 +171,8 @@ def _scattered(
     blocks: Blocks | None, target: int, count: int, datatype: Any, root: int, comm: Comm, *, are_equal: bool = False
 ) -> Perform:
     own = Buffer(target, count, datatype) if target != IN_PLACE and comm.is_served(root) else None
+    if blocks is not None and own is not None:
+        blocks.check_apart(own)
 
     def perform() -> None:
         at = comm.native_root(root)
@@ -230,6 +236,9 @@ def Alltoallw(
 
 
 def _exchanged(sent: Blocks, given: Blocks, comm: Comm, *, in_place: bool = False, are_equal: bool = False) -> Perform:
+    if not in_place:
+        given.check_apart(sent)
+
     def perform() -> None:
         source = sent.packed()
         target = np.empty(sum(given.lengths), np.uint8) if in_place else given.target()

@@ -48,3 +48,8 @@ def Abi_get_info() -> Info:
 @mpi()
 def Abi_get_fortran_info() -> None:
     """There are no functions for Fortran."""
+
+
+@mpi(name="Abi_get_fortran_booleans")
+def get_booleans(_size: int, _true: int, _false: int) -> bool:
+    return False

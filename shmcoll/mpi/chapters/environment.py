@@ -1,15 +1,17 @@
 """MPI's chapter on the environment: beginning, end, versions, errors, time, memory."""
 
+import ctypes
 import platform
 import threading
 import time
+from functools import partial
 
 import shmcoll
 from shmcoll.mpi.abi.facts import CONSTANTS as c
 from shmcoll.mpi.abi.memory import put_text
 from shmcoll.mpi.objects.communicators import Comm
 from shmcoll.mpi.objects.error_handlers import exit_now
-from shmcoll.mpi.objects.functions import mpi
+from shmcoll.mpi.objects.functions import MAKERS, mpi
 from shmcoll.mpi.objects.info import Info, made
 from shmcoll.mpi.process import PROCESS
 
@@ -88,6 +90,14 @@ def Abort(comm: Comm, code: int) -> None:
     for native in {comm.native, PROCESS.world.native}:
         native.abort(f"MPI_Abort({code}) on {comm.in_words}")
     exit_now(code & 0xFF or 1)
+
+
+def _no() -> int:
+    return 0
+
+
+for _kind in ("cuda", "hip", "ze"):  # memory of devices is not used as buffers
+    MAKERS[f"MPIX_Query_{_kind}_support"] = partial(ctypes.CFUNCTYPE(ctypes.c_int), _no)
 
 
 @mpi()

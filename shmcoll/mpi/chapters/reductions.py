@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from shmcoll.mpi.abi.memory import IN_PLACE, Numbers
-from shmcoll.mpi.objects.buffers import Buffer, Elements
+from shmcoll.mpi.objects.buffers import Buffer, Elements, check_apart
 from shmcoll.mpi.objects.collective import Perform, collective
 from shmcoll.mpi.objects.communicators import Comm
 from shmcoll.mpi.objects.datatypes import Datatype
@@ -55,6 +55,7 @@ def Reduce_local(source: int, target: int, count: int, datatype: Datatype, op: O
 def Allreduce(source: int, target: int, count: int, datatype: Datatype, op: Operator, comm: Comm) -> Perform:
     result = Buffer(target, count, datatype)
     own = result if source == IN_PLACE else Buffer(source, count, datatype)
+    check_apart(own, result)
     known = _of_engine(op, datatype, comm)
 
     def perform() -> None:
@@ -74,6 +75,7 @@ def Reduce(source: int, target: int, count: int, datatype: Datatype, op: Operato
     comm.check_root(root)
     result = Buffer(target, count, datatype) if comm.is_root(root) else None
     own = result if (source == IN_PLACE or comm.is_inter) and result else Buffer(source, count, datatype)
+    check_apart(own, result or own)
     known = _of_engine(op, datatype, comm)
 
     def perform() -> None:
@@ -109,6 +111,8 @@ def _reduce_scattered(
 ) -> Perform:
     own = Buffer(target if source == IN_PLACE else source, sum(counts), datatype)
     result = Buffer(target, counts[comm.rank], datatype)
+    if source != IN_PLACE:
+        check_apart(own, result)
     first = sum(counts[: comm.rank])
     known = _of_engine(op, datatype, comm)
 
@@ -143,6 +147,8 @@ def _scanned(name: str, source: int, target: int, count: int, datatype: Datatype
     last = comm.rank if name == "scan" else comm.rank - 1
     own = Buffer(target if source == IN_PLACE else source, count, datatype)
     result = Buffer(target, count, datatype) if last >= 0 else None
+    if source != IN_PLACE:
+        check_apart(own, result or own)
     known = _of_engine(op, datatype, comm)
 
     def perform() -> None:

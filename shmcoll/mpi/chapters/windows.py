@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from shmcoll.errors import ArenaError
 from shmcoll.mpi.abi.facts import CONSTANTS as c
 from shmcoll.mpi.abi.memory import Numbers, number_type, put_text, text_at
 from shmcoll.mpi.chapters import groups
@@ -25,11 +26,23 @@ def _made(window: Window) -> Window:
     return window
 
 
-def _check(size: int, unit: int) -> None:
+def _wrong(size: int, unit: int) -> list[MPIError]:
+    """Return what is wrong with the arguments of a rank. It is told when all ranks have come."""
+    found = []
     if size < 0:
-        raise MPIError("MPI_ERR_SIZE", f"size {size} is negative")
+        found.append(MPIError("MPI_ERR_SIZE", f"size {size} is negative"))
     if unit <= 0:
-        raise MPIError("MPI_ERR_DISP", f"displacement unit {unit} is not positive")
+        found.append(MPIError("MPI_ERR_DISP", f"displacement unit {unit} is not positive"))
+    return found
+
+
+def _zeros(native: Any, size: int, wrong: list[MPIError]) -> np.ndarray:
+    """Return shared memory. Nothing in it, and one more error, if there is none."""
+    try:
+        return native.zeros(0 if wrong else size, np.uint8)
+    except (ArenaError, MemoryError) as error:
+        wrong.append(MPIError("MPI_ERR_NO_MEM", str(error)))
+        return native.zeros(0, np.uint8)
 
 
 def _store(place: int, address: int) -> None:
@@ -38,10 +51,10 @@ def _store(place: int, address: int) -> None:
 
 @mpi()
 def Win_create(base: int, size: int, unit: int, info: Info | None, comm: Comm) -> Window:
-    _check(size, unit)
-    if size and not base:
-        raise MPIError("MPI_ERR_BASE", f"the memory of {size} bytes is a null pointer")
-    return _made(Window(comm, CREATE, unit, info or {}, lambda _: (base, size, ())))
+    wrong = _wrong(size, unit)
+    if size > 0 and not base:
+        wrong.append(MPIError("MPI_ERR_BASE", f"the memory of {size} bytes is a null pointer"))
+    return _made(Window(comm, CREATE, unit, info or {}, lambda _: (base, size, ()), wrong))
 
 
 @mpi(nullable=("info",))
@@ -51,28 +64,28 @@ def Win_create_dynamic(info: Info | None, comm: Comm) -> Window:
 
 @mpi()
 def Win_allocate(size: int, unit: int, info: Info | None, comm: Comm, place: int) -> Window:
-    _check(size, unit)
+    wrong = _wrong(size, unit)
 
     def allocate(native: Any) -> tuple[int, int, Sequence[Any]]:
-        views = native.views(native.zeros(size, np.uint8))
+        views = native.views(_zeros(native, size, wrong))
         return views[native.rank].ctypes.data if size else 0, size, views
 
-    return _allocated(Window(comm, ALLOCATE, unit, info or {}, allocate), place)
+    return _allocated(Window(comm, ALLOCATE, unit, info or {}, allocate, wrong), place)
 
 
 @mpi()
 def Win_allocate_shared(size: int, unit: int, info: Info | None, comm: Comm, place: int) -> Window:
     """Allocate one array for all ranks, in the order of the ranks, unless a hint allows gaps."""
-    _check(size, unit)
+    wrong = _wrong(size, unit)
     may_have_gaps = info is not None and info.get("alloc_shared_noncontig") == "true"
 
     def allocate(native: Any) -> tuple[int, int, Sequence[Any]]:
-        room = -(-size // _APART) * _APART if may_have_gaps else size
+        room = 0 if wrong else -(-size // _APART) * _APART if may_have_gaps else size
         rooms = native.all_gather(np.array([room], np.int64)).ravel().tolist()
-        whole = native.views(native.zeros(sum(rooms) if native.rank == 0 else 0, np.uint8))[0]
+        whole = native.views(_zeros(native, sum(rooms) if native.rank == 0 else 0, wrong))[0]
         return whole.ctypes.data + sum(rooms[: native.rank]) if sum(rooms) else 0, size, [whole]
 
-    return _allocated(Window(comm, SHARED, unit, info or {}, allocate), place)
+    return _allocated(Window(comm, SHARED, unit, info or {}, allocate, wrong), place)
 
 
 def _allocated(window: Window, place: int) -> Window:

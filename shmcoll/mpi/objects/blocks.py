@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from shmcoll.mpi.abi.memory import Numbers
-from shmcoll.mpi.objects.buffers import Buffer, checked
+from shmcoll.mpi.objects.buffers import Buffer, check_apart, checked
 from shmcoll.mpi.objects.datatypes import Datatype
 from shmcoll.mpi.objects.handles import DATATYPE
 
@@ -27,6 +27,11 @@ class Blocks:
             Buffer(address + start * datatype.extent, count, datatype)
             for start, count in zip(starts, self.counts, strict=True)
         ]
+
+    def check_apart(self, other: "Blocks | Buffer") -> None:
+        """Raise if blocks share bytes with those of another buffer of the call."""
+        if self._is_dense and (isinstance(other, Buffer) or other._is_dense):
+            check_apart(other if isinstance(other, Buffer) else other._whole, self._whole)
 
     @property
     def lengths(self) -> list[int]:

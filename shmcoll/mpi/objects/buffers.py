@@ -90,6 +90,18 @@ def checked(datatype: Datatype | None) -> Datatype:
     return datatype
 
 
+def check_apart(sent: Buffer, received: Buffer) -> None:
+    """Raise if two buffers of a call share bytes, and are not the same one. Those with gaps may lie in each other."""
+    if sent is received or not (sent.bytes and received.bytes):
+        return
+    if not (sent.datatype.is_contiguous and received.datatype.is_contiguous):
+        return
+    if sent.address < received.address + received.bytes and received.address < sent.address + sent.bytes:
+        raise MPIError(
+            "MPI_ERR_BUFFER", "what is sent and what is received overlap; pass MPI_IN_PLACE instead of the send buffer"
+        )
+
+
 class Elements(Buffer):
     """Elements in memory of our own, laid out as the datatype has it."""
 

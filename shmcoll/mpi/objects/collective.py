@@ -9,7 +9,6 @@ persistent one is described once, and performed at each start.
 from collections.abc import Callable
 from typing import Any
 
-from shmcoll.mpi.abi.memory import IN_PLACE
 from shmcoll.mpi.objects.communicators import Comm
 from shmcoll.mpi.objects.functions import mpi
 from shmcoll.mpi.objects.requests import PersistentRequest, Request, WorkRequest, added

@@ -65,8 +65,9 @@ def handle(error: BaseException, operation: str, arguments: list[Any]) -> int:
         _thread.interrupt_main()
         return code
     owners = (getattr(error, "owner", None), *arguments)
-    obj = next((one for one in owners if hasattr(one, "errhandler")), None) or COMM.find(CONSTANTS["MPI_COMM_SELF"])
-    obj.errhandler.call(obj, code)
+    obj = next((one for one in owners if hasattr(one, "errhandler")), None) or COMM.known(CONSTANTS["MPI_COMM_SELF"])
+    if obj is not None:  # it is there from MPI_Init to MPI_Finalize
+        obj.errhandler.call(obj, code)
     return code
 
 
@@ -74,7 +75,9 @@ def _end(code: int) -> None:
     """End this process, and tell the others."""
     text = text_of(code) or ""
     sys.stderr.write(f"{text}\n")
-    COMM.find(CONSTANTS["MPI_COMM_WORLD"]).native.abort(text)
+    world = COMM.known(CONSTANTS["MPI_COMM_WORLD"])
+    if world is not None:
+        world.native.abort(text)
     exit_now(class_of(code) or 1)
 
 

@@ -16,7 +16,6 @@ from shmcoll.errors import (
     ShmcollError,
 )
 from shmcoll.mpi.abi.facts import CONSTANTS as c
-from shmcoll.mpi.abi.memory import WrongMemory
 
 _CLASS_BITS = 7
 _LARGEST_CLASS = (1 << _CLASS_BITS) - 1
@@ -108,7 +107,7 @@ def error_code(error: BaseException, operation: str) -> int:
         kind, text = error.error_class, f"{operation}: {error}"
     else:
         kind = next((code for known, code in _CLASSES if isinstance(error, known)), c["MPI_ERR_INTERN"])
-        is_plain = isinstance(error, WrongMemory | ShmcollError)
+        is_plain = isinstance(error, ValueError | TypeError | IndexError | ShmcollError)  # most are ours
         text = f"{operation}: {error}" if is_plain else f"{operation}: {type(error).__name__}: {error}"
         if isinstance(error, ShmcollError) and error.operation:  # it names the call
             text = str(error)

@@ -77,7 +77,7 @@ def callback(
         if one.kind < signatures.OUT
     ]
     outputs = [(i, _writer(one)) for i, one in enumerate(arguments) if one.kind >= signatures.OUT]
-    result = number_type(FUNCTIONS[name][0])
+    result, operation = number_type(FUNCTIONS[name][0]), name.removesuffix("_c")
 
     def called(*given: int) -> Any:
         taken: list[Any] = []
@@ -96,7 +96,7 @@ def callback(
                 write(given[i], value)
             return 0
         except BaseException as error:
-            return error_handlers.handle(error, name, taken)
+            return error_handlers.handle(error, operation, taken)
 
     if FUNCTIONS[name][0] == "int":
         return ctypes.CFUNCTYPE(result, *(one.ctype for one in arguments))(called)

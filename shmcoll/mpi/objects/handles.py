@@ -12,6 +12,10 @@ from shmcoll.mpi.objects.errors import MPIError
 
 _USER = 2 << 30  # of objects that programs make; those of the ABI have 1 << 30
 _NUMBERS = 1 << 26
+_OF_PROCESS = CONSTANTS["MPI_COMM_WORLD"], CONSTANTS["MPI_COMM_SELF"]  # from MPI_Init to MPI_Finalize
+
+#: why these are not there; nothing if they are
+closed: list[str] = ["MPI_Init has not been called"]
 
 
 class Kind:
@@ -53,7 +57,13 @@ class Kind:
         try:
             return self._objects[handle]
         except KeyError:
+            if handle in _OF_PROCESS and closed:
+                raise MPIError("MPI_ERR_OTHER", closed[0]) from None
             raise MPIError(self._error, f"{self._in_words(handle)} is not a valid {self.name}") from None
+
+    def known(self, handle: int) -> Any:
+        """Return the object of a handle; None if there is none."""
+        return self._objects.get(handle)
 
     def get(self, handle: int) -> Any:
         """Return the object of a handle; None for the null handle."""

@@ -1,5 +1,6 @@
 """Functions of MPI that are not there: each says so in words when it is called."""
 
+import re
 from functools import partial
 from typing import Any
 
@@ -7,16 +8,35 @@ from shmcoll.mpi.abi.facts import FUNCTIONS, NAMES
 from shmcoll.mpi.objects.errors import MPIError
 from shmcoll.mpi.objects.functions import MAKERS, callback
 
+#: why, by a pattern of the name without MPI_ or MPIX_
+REASONS = {
+    r"Comm_spawn|Comm_spawn_multiple": "shmcoll starts no processes while a job runs; start them with shmrun -n",
+    r"Open_port|Close_port|Comm_(accept|connect|join)|(Publish|Unpublish|Lookup)_name": "jobs of shmcoll do not meet",
+    r"Abi_set_fortran_\w+": "there is no Fortran here",
+    r".*_enqueue(_c)?|(Stream|Threadcomm|Async)_\w+|(Start|Stop)_progress_thread|Comm_(get_stream|test_threadcomm)": (
+        "it belongs to streams and threads of MPICH, not to MPI"
+    ),
+    r".*": "it is an extension of MPICH, not of MPI",
+}
+
 
 def refuse_the_rest() -> None:
     """Register a function that raises for each name that has none."""
     for name in NAMES:
-        MAKERS.setdefault(name, partial(callback, name, _raise if FUNCTIONS[name][0] == "int" else _nothing))
+        if name not in MAKERS:
+            raises = partial(_raise, f"shmcoll does not have this function: {reason(name)}")
+            MAKERS[name] = partial(callback, name, raises if FUNCTIONS[name][0] == "int" else _nothing)
+
+
+def reason(name: str) -> str:
+    """Return why a function is not there."""
+    short = name.split("_", 1)[1]
+    return next(text for pattern, text in REASONS.items() if re.fullmatch(pattern, short))
 
 
 def _nothing(*_: Any) -> int:
     return 0
 
 
-def _raise(*_: Any) -> None:
-    raise MPIError("MPI_ERR_UNSUPPORTED_OPERATION", "shmcoll does not have this function")
+def _raise(text: str, *_: Any) -> None:
+    raise MPIError("MPI_ERR_UNSUPPORTED_OPERATION", text)

@@ -65,6 +65,10 @@ class Window:
         flavor: CREATE, ALLOCATE, DYNAMIC or SHARED.
         allocate: given the native communicator, returns the address and the size of this rank's memory, and the arrays
             that keep it.
+        wrong: what is wrong with the arguments of this rank. All ranks come here, and all learn of it.
+
+    Raises:
+        MPIError: there is something wrong with the arguments of a rank.
     """
 
     handle = WIN.null
@@ -76,6 +80,7 @@ class Window:
         unit: int,
         info: dict[str, str],
         allocate: Callable[[Any], tuple[int, int, Sequence[Any]]],
+        wrong: Sequence[MPIError] = (),
     ):
         comm.check_intra()
         self.group: Group = comm.group
@@ -88,15 +93,27 @@ class Window:
         self.rank, self.size = self.native.rank, self.native.size
         base, size, self._kept = allocate(self.native)
         self._arena = self.native._local_rank.arena
-        own = (os.getpid(), self._arena.address, base, size, unit)
+        own = (os.getpid(), self._arena.address, base, size, unit, wrong[0].error_class if wrong else 0)
         told = self.native.all_gather(np.array(own, np.int64)).reshape(-1, len(own)).tolist()
-        self.targets = [self._target(rank, *one) for rank, one in enumerate(told)]
+        self._check(wrong, [code for *_, code in told])
+        self.targets = [self._target(rank, *one) for rank, (*one, _) in enumerate(told)]
         self._words = self.native.views(self.native.zeros((DONE + 1, self.size), np.int64))
         self._places = [words.ctypes.data for words in self._words]
         self._turns = [threading.Lock() for _ in told]
         self.attached: dict[int, int] = {}  # of a dynamic window: lengths by address
         self.own_attributes = self._attributes(base, size, unit)
         self.epochs = Epochs(self)
+
+    def _check(self, wrong: Sequence[MPIError], codes: Sequence[int]) -> None:
+        """Raise on all ranks if there is something wrong on one. codes: the classes of the errors, or 0, by rank."""
+        if not any(codes):
+            return
+        texts = self.native.all_gather_object(str(wrong[0]) if wrong else "")
+        self.native.close()
+        if wrong:
+            raise wrong[0]
+        rank, code = next((rank, code) for rank, code in enumerate(codes) if code)
+        raise MPIError(code, f"rank {rank}: {texts[rank]}")
 
     def _target(self, rank: int, pid: int, arena: int, base: int, size: int, unit: int) -> Target:
         inside = range(arena, arena + self._arena.size)

@@ -201,7 +201,9 @@ class Calls:
         LIBRARY.MPI_Error_string(code, out, ctypes.byref(length))
         LIBRARY.MPI_Error_class(code, ctypes.byref(kind))
         said = out.value.decode()
-        names_it = said.startswith(name) or kind.value == c["MPI_ERR_OTHER"]  # a text of the native interface
+        names_it = (
+            said.startswith(name.removesuffix("_c")) or kind.value == c["MPI_ERR_OTHER"]
+        )  # a text of the native interface
         if kind.value in (c["MPI_ERR_INTERN"], 0) or not names_it:
             print(f"code {code} of class {kind.value}, {said!r}: {text}")
 
