@@ -7,12 +7,13 @@ has ended the program, nobody waits: the others learn from shmcoll why.
 
 import atexit
 import os
+import sys
 import threading
 from collections.abc import Callable
 
 import shmcoll
 from shmcoll.mpi.abi.facts import CONSTANTS as c
-from shmcoll.mpi.objects import handles
+from shmcoll.mpi.objects import handles, leftovers
 from shmcoll.mpi.objects.communicators import Comm, Group
 from shmcoll.mpi.objects.errors import MPIError
 from shmcoll.mpi.objects.handles import COMM, GROUP
@@ -78,6 +79,8 @@ class Process:
             raise MPIError("MPI_ERR_OTHER", "MPI is finalized already")
         self.world.native.barrier()
         self.is_finalized = True
+        for line in leftovers.lines():
+            print(f"shmcoll: at the end of MPI on rank {self.rank}: {line}", file=sys.stderr)
         handles.closed.append("MPI_Finalize has been called")
         for handle in (c["MPI_COMM_SELF"], c["MPI_COMM_WORLD"]):
             COMM.remove(COMM.find(handle))

@@ -13,7 +13,6 @@ from typing import Any
 from shmcoll.engine.system.text import read_text, to_bytes
 
 _FUNCTION = re.compile(r"^(\w[\w *]*?)\s*\b(MPIX?_\w+)\s*\(([^;{}]*?)\)\s*MPICH_API_PUBLIC\s*;", re.M)
-_DEFINED = {"MPI_DUP_FN": "MPIR_Dup_fn"}  # names of functions that are names of the preprocessor
 _TOOLS = "MPI_T_"  # its variables and events describe MPICH itself
 
 
@@ -28,7 +27,7 @@ def facts(folder: Path) -> dict[str, Any]:
     text = re.sub(r"/\*.*?\*/", " ", raw, flags=re.S)
     text = re.sub(r"MPICH_ATTR_POINTER_WITH_TYPE_TAG\([^)]*\)", " ", text)
     functions = {
-        _DEFINED.get(name, name): [result.strip(), *_arguments(arguments)]
+        name: [result.strip(), *_arguments(arguments)]
         for result, name, arguments in _FUNCTION.findall(text)
         if not name.startswith(_TOOLS)
     }

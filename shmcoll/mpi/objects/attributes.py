@@ -14,7 +14,7 @@ from shmcoll.mpi.objects.errors import MPIError
 
 _INT = ctypes.c_int
 _POINTER = ctypes.c_size_t
-COPY = ctypes.CFUNCTYPE(_INT, _INT, _INT, _POINTER, _POINTER, ctypes.POINTER(_POINTER), ctypes.POINTER(_INT))
+_COPY = ctypes.CFUNCTYPE(_INT, _INT, _INT, _POINTER, _POINTER, ctypes.POINTER(_POINTER), ctypes.POINTER(_INT))
 _DELETE = ctypes.CFUNCTYPE(_INT, _INT, _INT, _POINTER, _POINTER)
 _FIRST_KEY = 1 << 10
 
@@ -92,7 +92,7 @@ class Attributes:
             key = _keys[number]
             if key.copy:
                 new, flag = _POINTER(), _INT()
-                status = COPY(key.copy)(owner.handle, number, key.extra, value, ctypes.byref(new), ctypes.byref(flag))
+                status = _COPY(key.copy)(owner.handle, number, key.extra, value, ctypes.byref(new), ctypes.byref(flag))
                 _check(status, "copy")
                 if flag.value:
                     copy._values[number] = new.value

@@ -14,12 +14,15 @@ import threading
 from typing import Any
 
 from shmcoll.mpi.abi.facts import CONSTANTS
-from shmcoll.mpi.objects.errors import class_of, error_code, text_of
+from shmcoll.mpi.objects.errors import MPIError, class_of, error_code, text_of
 from shmcoll.mpi.objects.handles import COMM, ERRHANDLER
 
 _LIBC = ctypes.CDLL(None)
 _FUNCTION = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_int), ctypes.POINTER(ctypes.c_int))
 _FILE_FUNCTION = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_size_t), ctypes.POINTER(ctypes.c_int))
+
+
+_REFUSALS = (MPIError, ValueError, TypeError, IndexError, OverflowError)
 
 
 class ErrorHandler:
@@ -67,6 +70,8 @@ def handle(error: BaseException, operation: str, arguments: list[Any]) -> int:
     owners = (getattr(error, "owner", None), *arguments)
     obj = next((one for one in owners if hasattr(one, "errhandler")), None) or COMM.known(CONSTANTS["MPI_COMM_SELF"])
     if obj is not None:  # it is there from MPI_Init to MPI_Finalize
+        if isinstance(error, _REFUSALS) and hasattr(obj, "native"):
+            obj.native._dispatcher.failures.refused(operation, error)  # told to ranks that then miss this one
         obj.errhandler.call(obj, code)
     return code
 

@@ -11,6 +11,7 @@ left unfinished is settled before any function of Python (`native_requests.py`).
 
 import ctypes
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -20,6 +21,7 @@ from shmcoll.mpi.abi import signatures
 from shmcoll.mpi.abi.facts import FUNCTIONS
 from shmcoll.mpi.abi.memory import Numbers, WrongMemory, number_type
 from shmcoll.mpi.objects import error_handlers
+from shmcoll.mpi.objects.errors import MPIError
 from shmcoll.mpi.objects.handles import KINDS
 from shmcoll.mpi.objects.native_requests import settle
 from shmcoll.mpi.objects.native_table import WORDS
@@ -96,6 +98,9 @@ def callback(
                 write(given[i], value)
             return 0
         except BaseException as error:
+            for i, read in inputs[len(taken) :]:  # among them may be the object whose handler sees the error
+                with suppress(MPIError):
+                    taken.append(read(given[i]) if read else given[i])
             return error_handlers.handle(error, operation, taken)
 
     if FUNCTIONS[name][0] == "int":

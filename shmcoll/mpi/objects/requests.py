@@ -23,6 +23,7 @@ class Request:
 
     handle = REQUEST.null
     is_persistent = False
+    _work: Any = None  # of shmcoll
 
     def __init__(self, comm: Any):
         self.comm = comm
@@ -33,6 +34,11 @@ class Request:
     @property
     def errhandler(self) -> Any:
         return self.comm.errhandler
+
+    @property
+    def site(self) -> Any:
+        """Where the program has started it: a file and a line; None if that is not known."""
+        return getattr(self._work, "site", None)
 
     def test(self) -> bool:
         """Return whether it is complete, without waiting. Raises what has gone wrong."""

@@ -1,0 +1,51 @@
+"""What a program leaves behind when it ends MPI, in words: a line for each kind, on the rank that it is about."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+
+import numpy as np
+
+from shmcoll.engine.system.switches import is_on
+from shmcoll.mpi.objects.communicators import Comm
+from shmcoll.mpi.objects.handles import COMM, FILE, REQUEST, WIN
+from shmcoll.mpi.objects.requests import ReceiveRequest
+from shmcoll.runtime.async_worker import places
+
+_MOST = 5  # messages that are named
+
+
+def lines() -> Iterator[str]:
+    """Yield what is left behind, when all ranks have come to the end.
+
+    Messages are looked for among those that have arrived. They are taken, so this is done once.
+    """
+    yield from _requests()
+    for comm in COMM.all():
+        with suppress(Exception):  # of a group that has ended
+            yield from _messages(comm)
+    if is_on("SHMCOLL_CHECK"):
+        counts = {"communicators": len(COMM.all()) - 2, "windows": len(WIN.all()), "files": len(FILE.all())}
+        if any(counts.values()):
+            yield f"never freed: {', '.join(f'{count} {kind}' for kind, count in counts.items() if count)}"
+
+
+def _requests() -> Iterator[str]:
+    """Receives without a message are not among them: shmcoll itself tells them."""
+    active = (request for request in REQUEST.all() if request.is_active)
+    left = [one for one in active if not isinstance(one, ReceiveRequest) or one.test_or_failed()]
+    if left:
+        where = places([one.site for one in left])
+        yield f"{len(left)} request{'s were' if len(left) > 1 else ' was'} never waited for{where and f': {where}'}"
+
+
+def _messages(comm: Comm) -> Iterator[str]:
+    found = 0
+    while message := comm.native.improbe():
+        found += 1
+        if found <= _MOST:
+            source, tag, _, shape = message.envelope
+            length = int(np.prod(shape))  # bytes
+            sender = f"rank {comm.from_native(source)} with tag {tag}, {length} bytes"
+            yield f"a message was never received: from {sender}, in {comm.in_words}"
+    if found > _MOST:
+        yield f"{found - _MOST} more messages were never received, in {comm.in_words}"
