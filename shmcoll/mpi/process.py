@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable
 
 import shmcoll
+from shmcoll.errors import ShmcollError
 from shmcoll.mpi.abi.facts import CONSTANTS as c
 from shmcoll.mpi.objects import handles, leftovers
 from shmcoll.mpi.objects.communicators import Comm, Group
@@ -36,6 +37,7 @@ class Process:
         self.parent: Comm | None = None
         self.born: Callable[[str], Comm]
         self._world: Comm | None = None
+        self._pid = 0
 
     def start(self) -> None:
         """Begin MPI_COMM_WORLD's time."""
@@ -50,6 +52,7 @@ class Process:
             return
         native = shmcoll.init()
         self.rank = native.rank
+        self._pid = os.getpid()
         self._world = Comm(native, Group(range(native.size)), name="MPI_COMM_WORLD")
         COMM.add(self._world, c["MPI_COMM_WORLD"])
         alone = native.subgroup([native.rank], name="MPI_COMM_SELF")
@@ -86,10 +89,13 @@ class Process:
             COMM.remove(COMM.find(handle))
 
     def _leave(self) -> None:
-        if self.world.native._dispatcher.failures.has_failed():
-            return
+        if os.getpid() != self._pid or self.world.native._dispatcher.failures.has_failed():
+            return  # a fork of this rank; or there is nobody to wait for
         if not self.is_finalized:
-            self.finish()
+            try:
+                self.finish()
+            except ShmcollError as error:
+                print(f"shmcoll: {error}", file=sys.stderr)
         children.wait_for_all()
 
 

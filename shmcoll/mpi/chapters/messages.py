@@ -222,10 +222,14 @@ def Iprobe(source: int, tag: int, comm: Comm, status: int) -> bool:
     return envelope is not None
 
 
-@mpi()
-def Mprobe(source: int, tag: int, comm: Comm, status: int) -> Matched:
+@mpi(inout=("message",))
+def Mprobe(source: int, tag: int, comm: Comm, message: Numbers, status: int) -> None:
+    """The message is one of nobody until it is there: after Ctrl-C mpi4py looks at it."""
     wanted, tag = _checked_receive(source, tag, comm)
-    return _matched(comm, None if wanted is None else comm.native.mprobe(wanted, tag), status)
+    message.value = _MESSAGE_NO_PROC
+    NO_PROC.store(status)
+    if wanted is not None:
+        message.value = _matched(comm, comm.native.mprobe(wanted, tag), status).handle
 
 
 @mpi()

@@ -6,14 +6,13 @@ after the other ranks have been told why; MPI_ERRORS_RETURN returns the code; a 
 code is returned behind it.
 """
 
-import _thread
 import ctypes
 import os
 import sys
-import threading
 from typing import Any
 
-from shmcoll.mpi.abi.facts import CONSTANTS
+from shmcoll.mpi.abi.facts import CONSTANTS as c
+from shmcoll.mpi.objects import interrupts
 from shmcoll.mpi.objects.errors import MPIError, class_of, error_code, text_of
 from shmcoll.mpi.objects.handles import COMM, ERRHANDLER
 
@@ -54,21 +53,24 @@ for _handler, _name in (
     (ERRORS_RETURN, "MPI_ERRORS_RETURN"),
     (ERRORS_ABORT, "MPI_ERRORS_ABORT"),
 ):
-    ERRHANDLER.add(_handler, CONSTANTS[_name])
+    ERRHANDLER.add(_handler, c[_name])
 
 
-def handle(error: BaseException, operation: str, arguments: list[Any]) -> int:
+def handle(error: BaseException, operation: str, arguments: list[Any], *, has_outputs: bool) -> int:
     """Let the error handler see what has come out of a function of MPI. Return the code.
 
-    An exception that is not an error, such as KeyboardInterrupt, is raised again in the main thread when the function
-    has returned.
+    An exception that is not an error, such as KeyboardInterrupt, is raised again when the function has returned, if
+    Python goes on then (`interrupts.py`). has_outputs: whether C reads what the function should have written.
     """
     code = error_code(error, operation)
-    if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
-        _thread.interrupt_main()
-        return code
+    if not isinstance(error, Exception) and sys._getframe(1).f_back is not None:
+        if has_outputs:
+            interrupts.raise_later(error)
+            return code
+        interrupts.raise_behind(error, arguments)
+        return c["MPI_SUCCESS"]
     owners = (getattr(error, "owner", None), *arguments)
-    obj = next((one for one in owners if hasattr(one, "errhandler")), None) or COMM.known(CONSTANTS["MPI_COMM_SELF"])
+    obj = next((one for one in owners if hasattr(one, "errhandler")), None) or COMM.known(c["MPI_COMM_SELF"])
     if obj is not None:  # it is there from MPI_Init to MPI_Finalize
         if isinstance(error, _REFUSALS) and hasattr(obj, "native"):
             obj.native._dispatcher.failures.refused(operation, error)  # told to ranks that then miss this one
@@ -80,7 +82,7 @@ def _end(code: int) -> None:
     """End this process, and tell the others."""
     text = text_of(code) or ""
     sys.stderr.write(f"{text}\n")
-    world = COMM.known(CONSTANTS["MPI_COMM_WORLD"])
+    world = COMM.known(c["MPI_COMM_WORLD"])
     if world is not None:
         world.native.abort(text)
     exit_now(class_of(code) or 1)

@@ -12,7 +12,8 @@ left unfinished is settled before any function of Python (`native_requests.py`).
 import ctypes
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
+from types import CodeType
 from typing import Any
 
 from shmcoll.engine.layout import WORD
@@ -20,7 +21,7 @@ from shmcoll.engine.native import mpi_table
 from shmcoll.mpi.abi import signatures
 from shmcoll.mpi.abi.facts import FUNCTIONS
 from shmcoll.mpi.abi.memory import Numbers, WrongMemory, number_type
-from shmcoll.mpi.objects import error_handlers
+from shmcoll.mpi.objects import error_handlers, interrupts
 from shmcoll.mpi.objects.errors import MPIError
 from shmcoll.mpi.objects.handles import KINDS
 from shmcoll.mpi.objects.native_requests import settle
@@ -101,11 +102,17 @@ def callback(
             for i, read in inputs[len(taken) :]:  # among them may be the object whose handler sees the error
                 with suppress(MPIError):
                     taken.append(read(given[i]) if read else given[i])
-            return error_handlers.handle(error, operation, taken)
+            return error_handlers.handle(error, operation, taken, has_outputs=bool(outputs))
 
     if FUNCTIONS[name][0] == "int":
+        _catch_early(called.__code__)
         return ctypes.CFUNCTYPE(result, *(one.ctype for one in arguments))(called)
     return ctypes.CFUNCTYPE(result, *(one.ctype for one in arguments))(function)  # it returns no code
+
+
+@cache
+def _catch_early(code: CodeType) -> None:
+    interrupts.catch_early(code)
 
 
 def _reader(argument: signatures.Argument, may_be_null: bool) -> Callable[[int], Any] | None:
