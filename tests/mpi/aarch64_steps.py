@@ -60,6 +60,14 @@ class Processor:
                     assert there >= r[SP] + (offset if mode == 3 else 0)
                     self.stack[there] = r[number]
             r[SP] += offset if mode in (1, 3) else 0
+        elif word & 0xFF8003E0 == 0xF90003E0:  # str, ldr x, [sp, #]
+            place = r[SP] + 8 * (word >> 10 & 0xFFF)
+            if word & 1 << 22:
+                r[first] = self.stack[place]
+            else:
+                self.stack[place] = r[first]
+        elif word & 0xFFE0FC00 == 0xF8607800:  # ldr x, [x, x, lsl #3]
+            r[first] = self.words[r[base] + 8 * r[word >> 16 & 31]]
         elif word & 0xFFE00000 == 0x52800000:  # mov w, #
             r[first] = word >> 5 & 0xFFFF
         elif word & 0x7FE0FFE0 == 0x2A0003E0:  # mov, w or x

@@ -67,12 +67,14 @@ class Arm(Machine):
 
     def resolve(self, at: int, places: Places) -> bytes:
         code = _ArmCode(at)
-        code.put(0xA9BB7BFD)  # stp x29, x30, [sp, #-80]!
+        code.put(0xA9BA7BFD)  # stp x29, x30, [sp, #-96]!
         code.put(0xA90107E0, 0xA9020FE2, 0xA90317E4, 0xA9041FE6)  # stp x0 to x7 behind them
-        code.put(0x2A1103E0)  # mov w0, w17
+        code.put(0xF9002BF1, 0x2A1103E0)  # str x17, [sp, #80]; mov w0, w17
         code.call(places["resolver"])
-        code.put(0xAA0003F0)  # mov x16, x0
-        code.put(0xA94107E0, 0xA9420FE2, 0xA94317E4, 0xA9441FE6, 0xA8C57BFD)  # ldp them
+        code.put(0xF9402BF1)  # ldr x17, [sp, #80]
+        code.put_to(_ADR | 16, places["table"])
+        code.put(0xF8717A10)  # ldr x16, [x16, x17, lsl #3]
+        code.put(0xA94107E0, 0xA9420FE2, 0xA94317E4, 0xA9441FE6, 0xA8C67BFD)  # ldp them
         code.put(_TO_X16)
         return bytes(code)
 

@@ -125,6 +125,7 @@ class _Image:
         words = self._variables_at + 2 * len(_VARIABLES) * _WORD  # each with the word that it points to
         self._at |= {name: words + i * _WORD for i, name in enumerate(("resolver", *CALLED))}
         self._table_at = words + (1 + len(CALLED)) * _WORD
+        self._at["table"] = self._table_at
         self._end = self._table_at + len(names) * _WORD
 
     def whole(self) -> bytes:

@@ -105,15 +105,15 @@ class Library:
     def fill(self, functions: Callable[[str], Any]) -> None:
         """Let the table be filled. functions: returns the callback of ctypes for a name, or an address."""
 
-        def resolve(slot: int) -> int:
+        def resolve(slot: int) -> None:
             while True:
                 try:
                     self.put(NAMES[slot], functions(NAMES[slot]))
-                    return self._table[slot]
+                    return
                 except KeyboardInterrupt:  # C would never see it, so it comes again when the function is called
                     threading.Timer(_SOON, _thread.interrupt_main).start()
 
-        self._kept.append(ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_int)(resolve))
+        self._kept.append(ctypes.CFUNCTYPE(None, ctypes.c_int)(resolve))
         ctypes.c_size_t.in_dll(self._loaded, library.RESOLVER).value = _address(self._kept[-1])
 
     def put(self, name: str, function: Any) -> None:

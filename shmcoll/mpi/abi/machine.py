@@ -2,7 +2,8 @@
 
     jump        a function of MPI: it goes where its slot of the table points
     later       where a slot points at first: it takes the number of the slot to `resolve`
-    resolve     calls the resolver with that number, and goes where that says, with the arguments of the program
+    resolve     calls the resolver with that number, and goes where the slot points then, with the arguments of the
+                program: to `later` again, if Ctrl-C has kept the resolver from its work
     boot        the resolver at first, in a process where Python has not filled the table: it lets Python do that
 
 `boot` begins an interpreter, if there is none, by `start`; then it runs `text`, which imports this package, holding the
@@ -25,8 +26,8 @@ Places = Mapping[str, int]
 
 
 class Machine:
-    """An architecture. places: the addresses of pointers to the functions in CALLED and to the resolver, of texts, and
-    of code that has been written before."""
+    """An architecture. places: the addresses of pointers to the functions in CALLED and to the resolver, of the table,
+    of texts, and of code that has been written before."""
 
     number: int  # in ELF
     relative: int  # the type of a relocation that adds the address of the library

@@ -51,8 +51,9 @@ class X86(Machine):
         code.put("57 56 52 51 4150 4151")  # push %rdi, %rsi, %rdx, %rcx, %r8, %r9
         code.put("8b7c2430")  # mov 48(%rsp), %edi
         code.put_to(_CALL, places["resolver"])
-        code.put("4159 4158 59 5a 5e 5f")  # pop them
-        code.put("4883c408 ffe0")  # add $8, %rsp; jmp *%rax
+        code.put("4159 4158 59 5a 5e 5f 58")  # pop them, and %rax
+        code.put_to("4c8d1d", places["table"])  # lea table(%rip), %r11
+        code.put("41ff24c3")  # jmp *(%r11, %rax, 8)
         return bytes(code)
 
     def fail(self, at: int, places: Places) -> bytes:

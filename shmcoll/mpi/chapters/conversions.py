@@ -5,8 +5,8 @@ from functools import partial
 from typing import Any
 
 from shmcoll.mpi.abi.facts import FUNCTIONS
-from shmcoll.mpi.objects.datatypes import BY_NAME
 from shmcoll.mpi.abi.memory import WrongMemory, number_type
+from shmcoll.mpi.objects.datatypes import BY_NAME
 from shmcoll.mpi.objects.functions import MAKERS, mpi
 from shmcoll.mpi.objects.info import Info, made
 from shmcoll.mpi.objects.status import BYTES

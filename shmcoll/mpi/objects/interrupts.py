@@ -55,10 +55,10 @@ def raise_later(error: BaseException) -> None:
 
 def _kind(error: BaseException) -> type[BaseException]:
     """Return a class of which an exception like this one can be made, without arguments."""
-    kind = type(error)
-    if not error.args:
+    kind, args = type(error), error.args  # not the error itself: its traceback keeps the frame
+    if not args:
         return kind
-    return type(kind.__name__, (kind,), {"__init__": lambda self: kind.__init__(self, *error.args)})
+    return type(kind.__name__, (kind,), {"__init__": lambda self: kind.__init__(self, *args)})
 
 
 def catch_early(code: CodeType) -> None:

@@ -8,6 +8,7 @@ import numpy as np
 from shmcoll.engine.system.switches import is_on
 from shmcoll.mpi.objects.communicators import Comm
 from shmcoll.mpi.objects.handles import COMM, FILE, REQUEST, WIN
+from shmcoll.mpi.objects.native_requests import settle
 from shmcoll.mpi.objects.requests import ReceiveRequest
 from shmcoll.runtime.async_worker import places
 
@@ -31,7 +32,8 @@ def lines() -> Iterator[str]:
 
 def _requests() -> Iterator[str]:
     """Receives without a message are not among them: shmcoll itself tells them."""
-    active = (request for request in REQUEST.all() if request.is_active)
+    settle()
+    active = (one for one in REQUEST.all() if one.is_active and not getattr(one, "is_permanent", False))
     left = [one for one in active if not isinstance(one, ReceiveRequest) or one.test_or_failed()]
     if left:
         where = places([one.site for one in left])

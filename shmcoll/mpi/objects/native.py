@@ -48,6 +48,7 @@ def _failed(context: int, status: int, more: int) -> int:
     comm = COMMS[context]
     dispatcher = comm.native._dispatcher
     operation = OPERATION_NAMES[dispatcher.words[c.OPERATION // WORD]]
+    owner = [comm]
     try:
         if status == c.INTERRUPTED:
             dispatcher.left(operation)
@@ -56,7 +57,7 @@ def _failed(context: int, status: int, more: int) -> int:
             return _continued(comm, more)
         raise dispatcher.failures.error(operation, status)
     except BaseException as error:
-        return handle(error, operation, [comm])
+        return handle(error, operation, owner, has_outputs="probe" in operation)
 
 
 def _continued(comm: Any, more: int) -> int:

@@ -30,6 +30,7 @@ LEFT_OUT = {"MPI_Init", "MPI_Init_thread", "MPI_Finalize", "MPI_Abort", "MPI_Pco
 MAY_BE_NULL = [
     ("((Comm|Session)_attach_buffer|Buffer_attach|Win_create|Win_attach|Win_detach)", "buffer|base"),
     (".*", "extra_state|attribute_val|location|status|(array_of_)?statuses|.*_fn|.*_function|array_of_errcodes|argv"),
+    ("Abi_get_fortran_booleans", "logical_.*"),
     ("Exscan.*|Iexscan", "recvbuf"),  # of rank 0
     ("File_.*_end|Graph_create|Graph_map", "buf|edges|indx"),
     ("Info_get_string|Session_get_nth_pset", "buflen|value|pset_name"),
@@ -201,10 +202,8 @@ class Calls:
         LIBRARY.MPI_Error_string(code, out, ctypes.byref(length))
         LIBRARY.MPI_Error_class(code, ctypes.byref(kind))
         said = out.value.decode()
-        names_it = (
-            said.startswith(name.removesuffix("_c")) or kind.value == c["MPI_ERR_OTHER"]
-        )  # a text of the native interface
-        if kind.value in (c["MPI_ERR_INTERN"], 0) or not names_it:
+        names_one = re.match("MPIX?_", said) or kind.value == c["MPI_ERR_OTHER"]  # a text of the native interface
+        if kind.value in (c["MPI_ERR_INTERN"], 0) or not names_one:
             print(f"code {code} of class {kind.value}, {said!r}: {text}")
 
     @staticmethod
