@@ -42,6 +42,7 @@ from shmcoll.startup import machine
 from shmcoll.startup.ports import Port
 
 _SLICE = 0.02  # seconds between two looks
+_PAUSE = 1.0  # seconds after which a group that accepts hears "not yet"
 _HEARING = 10.0  # seconds that one who has connected may take to say hello
 _HEAD = struct.Struct("<8sQ")
 _MAGIC = b"shmcollB"
@@ -106,7 +107,7 @@ def accept(
 
     def greet(members: Sequence[Process]) -> list[Hello] | None:
         port = opened()
-        pause = time.monotonic() + comm.timeout / 4
+        pause = time.monotonic() + min(comm.timeout / 4, _PAUSE)
         while True:
             if line := port.take():
                 with line, ignored(OSError):
@@ -136,12 +137,14 @@ def connect(comm: Communicator, root: int, me: Process, open_line: Callable[[], 
         NotMet, RankFailed: as by `accept`.
     """
 
-    def greet(members: Sequence[Process]) -> list[Any]:
+    limit = 0.9 * comm.timeout  # the other ranks wait for the root meanwhile
+
+    def greet(members: Sequence[Process]) -> list[Hello]:
         with open_line() as line:
             try:
-                return _greet(line, place, members, time.monotonic() + comm.timeout, lambda: None)
+                return _greet(line, place, members, time.monotonic() + limit, lambda: None)
             except TimeoutError:
-                raise NotMet(f"the other side has not answered within {comm.timeout:g} s") from None
+                raise NotMet(f"the other side has not answered within {limit:g} s") from None
             except OSError as error:
                 raise NotMet(f"the other side has ended the connection: {error}") from None
 

@@ -42,6 +42,7 @@ class Children:
             stdin=subprocess.DEVNULL,
         )
         self._has_ended = False
+        _started[:] = [one for one in _started if one[0] == me and one[1].poll() is None]
         _started.append((me, self._process))
 
     def look(self) -> None:

@@ -17,6 +17,7 @@ import re
 import secrets
 import socket
 import struct
+import weakref
 from pathlib import Path
 
 from shmcoll.engine.system.handlers import ignored
@@ -153,8 +154,20 @@ def _listening(address: bytes) -> socket.socket:
     listener.bind(address)
     listener.listen(4096)
     listener.setblocking(False)
+    _listeners.add(listener)
     return listener
 
 
 def _line() -> socket.socket:
     return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+
+
+def _close_in_child() -> None:
+    """Close, in a fork, what is its parent's: an address is free when nobody has it open any more."""
+    for listener in _listeners:
+        listener.close()
+    _published.clear()
+
+
+_listeners: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+os.register_at_fork(after_in_child=_close_in_child)

@@ -67,8 +67,19 @@ def ended(pid: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
-def accepting(port: ports.Port, limit: float | None = PATIENCE) -> Callable[..., beside.Joined]:
-    return lambda comm, me: beside.accept(comm, 0, me, lambda: port, limit=limit, look=lambda: None)
+def accepting(port: ports.Port, before: Callable[[], None] = lambda: None, limit: float | None = PATIENCE) -> int:
+    mine = os.dup(port.listener.fileno())  # a fork closes the ports of its parent
+
+    def begin() -> None:
+        port.listener = socket.socket(fileno=mine)
+        before()
+
+    def join(comm: Communicator, me: beside.Process) -> beside.Joined:
+        return beside.accept(comm, 0, me, lambda: port, limit=limit, look=lambda: None)
+
+    pid = forked(join, begin)
+    os.close(mine)
+    return pid
 
 
 def connecting(name: str) -> Callable[..., beside.Joined]:
@@ -88,31 +99,31 @@ def test_a_port(port: ports.Port) -> None:
     silent.close()
     with ports.connect(port.name) as rude:
         rude.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        sides = [forked(accepting(port)), forked(connecting(port.name))]
+        sides = [accepting(port), forked(connecting(port.name))]
         assert [ended(side) for side in sides] == [JOINED, JOINED]
 
 
 def test_nobody_comes(port: ports.Port) -> None:
-    assert ended(forked(accepting(port, 0.1))) == NOT_MET
+    assert ended(accepting(port, limit=0.1)) == NOT_MET
 
 
 def test_the_other_side_gives_up(port: ports.Port) -> None:
     """Its hello is there, and nobody goes on with it."""
     with ports.connect(port.name) as line:
         beside._send(line, beside.hello([]))
-    accepts = forked(accepting(port))
+    accepts = accepting(port)
     assert ended(forked(connecting(port.name))) == JOINED
     assert ended(accepts) == JOINED
 
 
 def test_a_refusal(port: ports.Port) -> None:
-    accepts = forked(accepting(port))
+    accepts = accepting(port)
     beside.refuse(ports.connect(port.name), "there is no such program")
     assert ended(accepts) == NOT_MET
 
 
 def test_another_machine(port: ports.Port) -> None:
-    sides = [forked(accepting(port)), forked(connecting(port.name), lambda: os.environ.update(SHMCOLL_NODE="other"))]
+    sides = [accepting(port), forked(connecting(port.name), lambda: os.environ.update(SHMCOLL_NODE="other"))]
     assert [ended(side) for side in sides] == [ELSEWHERE, ELSEWHERE]
 
 
@@ -124,7 +135,7 @@ def test_a_process_that_ends_before_it_has_joined(port: ports.Port, dies: int) -
     def before(side: int) -> Callable[[], None]:
         return lambda: setattr(rendezvous, "meet", end) if side == dies else None
 
-    sides = [forked(accepting(port), before(0)), forked(connecting(port.name), before(1))]
+    sides = [accepting(port, before(0)), forked(connecting(port.name), before(1))]
     codes = [ended(side) for side in sides]
     assert codes[1 - dies] == RANK_FAILED and codes[dies] == 0
 
@@ -161,6 +172,21 @@ def test_names(port: ports.Port) -> None:
     ports.unpublish(name, port.name)
     with pytest.raises(ports.NoName, match="is not published"):
         ports.look_up(name)
+
+
+def test_a_fork_keeps_no_port_open(port: ports.Port) -> None:
+    asked, told = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.read(asked, 1)
+        os._exit(0)
+    port.close()
+    with pytest.raises(ports.NoPort, match="is closed"):
+        ports.connect(port.name)
+    os.write(told, b".")
+    assert ended(pid) == 0
+    os.close(asked)
+    os.close(told)
 
 
 def test_a_port_of_another_user_is_not_there(port: ports.Port, monkeypatch: pytest.MonkeyPatch) -> None:
