@@ -108,6 +108,13 @@ def variables(arena: Arena, rank: int, launcher: str, starter: int) -> dict[str,
     }
 
 
+def variables_of_mpich(arena: Arena, rank: int) -> dict[str, str]:
+    """Return the variables that MPICH's launcher sets, by which programs know that a launcher of MPI has started them,
+    before they import mpi4py."""
+    ranks, size = ("PMI_RANK", "MPI_LOCALRANKID"), ("PMI_SIZE", "MPI_LOCALNRANKS")
+    return dict.fromkeys(ranks, str(rank)) | dict.fromkeys(size, str(arena.ranks))
+
+
 def threads() -> int:
     """Return the number of threads of this process, those that Python does not know included."""
     return sum(1 for _ in Path("/proc/self/task").iterdir())

@@ -35,6 +35,25 @@ def test_variables(shmrun, way):
     assert len({t["MASTER_PORT"] for t in told}) == 1
 
 
+def test_programs_for_mpi_find_the_variables_of_mpich(shmrun):
+    """Packages look at them to find out whether they are to use MPI at all."""
+    pytest.importorskip("mpi4py")
+    script = shmrun.write("""
+        import os, subprocess, sys
+        from mpi4py import MPI
+
+        comm = MPI.COMM_WORLD
+        for rank, size in (("PMI_RANK", "PMI_SIZE"), ("MPI_LOCALRANKID", "MPI_LOCALNRANKS")):
+            assert (int(os.environ[rank]), int(os.environ[size])) == (comm.rank, comm.size)
+        child = "import shmcoll; print(shmcoll.init().size)"
+        assert subprocess.check_output([sys.executable, "-c", child]) == b"1\\n"
+    """)
+    done = shmrun("-n", 2, "--mpi", script)
+    assert done.returncode == 0, done.stderr
+    for told in _told(shmrun("-n", 2, shmrun.write(TELL.replace('"RANK ', '"PMI_RANK RANK ')))):
+        assert told["PMI_RANK"] is None
+
+
 def test_what_the_user_has_set_is_kept(shmrun):
     env = {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500", "OMP_NUM_THREADS": "2", "RANK": "77"}
     for told in _told(shmrun("-n", 2, shmrun.write(TELL), env=env)):

@@ -125,6 +125,8 @@ def _become(
     program = job.programs[rank]
     try:
         rank_process.begin(launcher, job.arena, rank, "shmrun")
+        if job.options.mpi:
+            os.environ.update(rank_process.variables_of_mpich(job.arena, rank))
         options = job.options
         os.environ.update(program.variables)
         if job.starter is not None:
