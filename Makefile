@@ -165,6 +165,11 @@ test-nodes: $(TESTS) $(NODES_MPI:%=$(LAUNCHERS)/%/.ready)  ## run the tests of s
 	    $(BIN)/python -m pytest --processes 1 tests/nodes $(ARGS) || exit 1; \
 	done
 
+PACKAGES := .packages-mpi
+
+test-mpi-packages: $(TESTS) $(LAUNCHERS)/mpich/.ready  ## run the tests of packages for mpi4py, here and over MPICH (NAMES: of which)
+	@$(BIN)/python tests/mpi/packages.py $(PACKAGES) --mpich $(LAUNCHERS)/mpich $(NAMES)
+
 # Debian's packages for aarch64, and an emulator for it
 EMULATED := .aarch64
 
