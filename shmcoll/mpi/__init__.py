@@ -31,8 +31,9 @@ _native = native.functions(CALLBACKS)
 topologies.UNWEIGHTED.append(_library.variable("MPI_UNWEIGHTED"))
 topologies.WEIGHTS_EMPTY.append(_library.variable("MPI_WEIGHTS_EMPTY"))
 atexit.register(_library.close)  # Python can run no function for C any more
-if _library.path:  # mpi4py looks here
-    os.environ |= {"MPI4PY_MPIABI": "mpich", "MPI4PY_LIBMPI": str(_library.path)}
+os.environ.pop("MPI4PY_MPIABI", None)  # mpi4py finds out, which lets a new process call us
+if _library.path:
+    os.environ["MPI4PY_LIBMPI"] = str(_library.path)
 
 
 def use_native(is_on: bool) -> None:

@@ -57,7 +57,7 @@ def environment(program: str) -> dict[str, str]:
     except OSError as e:
         raise ShmcollError(f"the library for programs in C cannot be written: {e}") from e
     folders = [str(path.parent), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
-    made = {"LD_LIBRARY_PATH": ":".join(folders), "MPI4PY_MPIABI": "mpich", "MPI4PY_LIBMPI": str(path)}
+    made = {"LD_LIBRARY_PATH": ":".join(folders), "MPI4PY_LIBMPI": str(path)}
     if has_own_folders:  # what is loaded already has the name that the program looks for
         made["LD_PRELOAD"] = " ".join([str(path), *filter(None, [os.environ.get("LD_PRELOAD")])])
     return made

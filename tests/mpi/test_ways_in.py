@@ -94,11 +94,13 @@ def test_functions_that_shmcoll_runs_on_ranks(shmrun: Shmrun) -> None:
         import shmcoll
 
         def total(x):
-            import shmcoll.mpi
             from mpi4py import MPI
             return MPI.COMM_WORLD.allreduce(x), MPI.COMM_WORLD.size
 
         if __name__ == "__main__":
+            import shmcoll.mpi
+            from mpi4py import MPI
+            assert MPI.COMM_WORLD.size == 1  # of this process, and not of those that it starts
             print(shmcoll.run(total, 2, 3))
             with shmcoll.ranks(2) as ranks:
                 print(ranks.run(total, 4), ranks.run(total, 5))
