@@ -48,7 +48,15 @@ def compiled(folder: Path, source: Path, *more: str) -> str:
 
 
 @needs_compiler
-@pytest.mark.parametrize(("name", "ranks"), [("ring", 3), ("halo", 4), ("reduction", 3), ("first_version", 2)])
+@pytest.mark.parametrize(
+    ("name", "ranks"),
+    [
+        ("ring", 2),
+        pytest.param("halo", 4, marks=pytest.mark.slow),
+        pytest.param("reduction", 3, marks=pytest.mark.slow),
+        pytest.param("first_version", 2, marks=pytest.mark.slow),
+    ],
+)
 def test_a_program_prints_what_it_prints_over_mpich(shmrun: Shmrun, name: str, ranks: int) -> None:
     program = compiled(shmrun.folder, PROGRAMS / f"{name}.c")
     done = shmrun("-n", ranks, "--mpi", program, "last")
@@ -75,7 +83,7 @@ ENDS = {
     "kill": (137, "", "SIGKILL"),
     "error": (6, "rank 1 has begun", "MPI_Send: "),  # MPI_ERR_RANK
 }
-QUICK = ("later", "abort")
+QUICK = ("abort",)
 
 
 @needs_compiler
@@ -105,6 +113,7 @@ def test_without_a_libpython_a_line_says_what_is_missing(shmrun: Shmrun) -> None
     assert done.stderr.count("\n") == 1 and "need libpython9.99.so.1.0" in done.stderr
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_a_program_with_an_interpreter_of_its_own_keeps_it(shmrun: Shmrun) -> None:
     pytest.importorskip("mpi4py")
@@ -116,6 +125,7 @@ def test_a_program_with_an_interpreter_of_its_own_keeps_it(shmrun: Shmrun) -> No
     assert sorted(done.stdout.splitlines()) == wanted
 
 
+@pytest.mark.slow
 @needs_compiler
 def test_a_program_that_looks_for_its_own_mpi_first_gets_ours(shmrun: Shmrun) -> None:
     program = compiled(shmrun.folder, PROGRAMS / "ring.c", f"-Wl,--disable-new-dtags,-rpath,{MPICH / 'lib'}")
