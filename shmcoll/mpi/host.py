@@ -27,7 +27,9 @@ _AT_EXIT = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p)
 
 #: what the interpreter runs first, with its paths and those of the Python that runs `shmrun`
 _BEGINNING = """
-import sys
+import signal, sys
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # unless the program has a handler
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 sys.path[:], sys.executable, sys.prefix, sys.exec_prefix = {!r}
 try:
     from shmcoll.mpi import host

@@ -81,6 +81,7 @@ ENDS = {
     "return": (0, "rank 1 has begun", ""),
     "exit": (3, "rank 1 has begun", "rank 1 exited with code 3"),
     "kill": (137, "", "SIGKILL"),
+    "interrupt": (130, "", "SIGINT"),
     "error": (6, "rank 1 has begun", "MPI_Send: "),  # MPI_ERR_RANK
 }
 QUICK = ("abort",)

@@ -123,3 +123,27 @@ def test_what_is_missing_is_said_in_a_line(shmrun: Shmrun) -> None:
     code, out, err = python(shmrun, "-m", "shmrun", "-n", "2", "--mpi", "-c", SUM, PYTHONPATH=str(shmrun.folder))
     assert (code, out) == (1, "") and err.count("\n") == 1
     assert "built for another MPI than the MPICH family" in err and "pip uninstall mpi4py" in err
+
+
+INTERRUPTED = """
+    import os, signal, threading
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    comm.Barrier()
+    if comm.rank == 1:
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            comm.Recv(bytearray(8), source=0)
+        finally:
+            print("cleaned up", flush=True)
+    comm.Barrier()
+"""
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_a_call_ends_the_program(shmrun: Shmrun) -> None:
+    """An exception cannot pass through C; it comes when the call has returned."""
+    done = shmrun("-n", 2, "--mpi", shmrun.write(INTERRUPTED))
+    assert done.returncode == 130 and done.stdout == "cleaned up\n", done
+    assert "KeyboardInterrupt" in done.stderr and "Exception ignored" not in done.stderr

@@ -20,6 +20,8 @@ int main(int argc, char **argv)
             MPI_Abort(MPI_COMM_WORLD, 5);
         if (!strcmp(how, "kill"))
             raise(SIGKILL);
+        if (!strcmp(how, "interrupt"))
+            raise(SIGINT);
         if (!strcmp(how, "error"))
             MPI_Send(&x, 1, MPI_INT, 99, 0, MPI_COMM_WORLD);
     }
