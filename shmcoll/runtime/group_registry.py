@@ -57,6 +57,7 @@ class GroupRegistry:
         self._rank = rank
         self._heap = heap
         self._led: dict[int, Group | None] = {}  # by slot; None: a slot with a refusal
+        self._closed: set[int] = set()  # offsets of those that this rank leads and has closed
         self._leaving: list[tuple[Group, int, dict[int, list[int]]]] = []
         self._abandoned: dict[int, bool] = {}  # slots of abandoned groups, and whether they contain LEFT
 
@@ -121,6 +122,8 @@ class GroupRegistry:
         of it has been given back does this rank let go of the region."""
         group.arena.store(group.mailbox(rank) + layout.CLOSED, CLOSED)
         group.ring()
+        if rank == 0:
+            self._closed.add(group.offset)
         self._leaving.append((group, rank, rings))
         self.sweep()
 
@@ -135,10 +138,14 @@ class GroupRegistry:
                 self._leaving.remove(leaving)
 
     def sweep(self) -> None:
-        """Give back the regions and the memory of messages that no rank needs any more."""
+        """Give back the regions and the memory of messages that no rank needs any more. A program may have a thousand
+        groups, so nothing is read of those that their leader still needs."""
         self._let_go()
         for slot, group in list(self._led.items()):
-            if group is not None and all(self._is_out(slot, group, rank) for rank in range(group.size)):
+            if group is None or group.offset not in self._closed:
+                continue
+            if all(self._is_out(slot, group, rank) for rank in range(group.size)):
+                self._closed.remove(group.offset)
                 if self._abandoned.pop(slot, False):
                     self._led[slot] = None
                 else:
