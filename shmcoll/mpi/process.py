@@ -10,6 +10,9 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 
 import shmcoll
 from shmcoll.errors import ShmcollError
@@ -19,6 +22,7 @@ from shmcoll.mpi.objects.communicators import Comm, Group
 from shmcoll.mpi.objects.errors import MPIError
 from shmcoll.mpi.objects.handles import COMM, GROUP
 from shmcoll.mpi.objects.processes import Processes
+from shmcoll.mpi.objects.scratch import POOL
 from shmcoll.startup import children, orders
 
 
@@ -60,6 +64,7 @@ class Process:
         GROUP.add(Group([]), c["MPI_GROUP_EMPTY"])
         self.known = Processes(native)
         handles.closed.clear()
+        POOL.open(_shared(native))
         atexit.register(self._leave)  # before shmcoll leaves the job, because that was registered before
         self.number = int(os.environ.pop(orders.NUMBER, "0"))
         if port := os.environ.pop(orders.PARENT, None):
@@ -97,6 +102,18 @@ class Process:
             except ShmcollError as error:
                 print(f"shmcoll: {error}", file=sys.stderr)
         children.wait_for_all()
+
+
+def _shared(native: Any) -> Callable[[int], np.ndarray]:
+    """Return what allocates shared memory, or private memory if there is none left."""
+
+    def allocate(length: int) -> np.ndarray:
+        try:
+            return np.asarray(native.empty(length, np.uint8))
+        except shmcoll.ArenaError:
+            return np.empty(length, np.uint8)
+
+    return allocate
 
 
 PROCESS = Process()

@@ -15,6 +15,7 @@ from shmcoll.mpi.objects.buffers import Buffer
 from shmcoll.mpi.objects.collective import Perform, collective
 from shmcoll.mpi.objects.communicators import Comm
 from shmcoll.mpi.objects.datatypes import Datatype
+from shmcoll.mpi.objects.scratch import scratch
 
 NOTHING = np.empty(0, np.uint8)
 
@@ -241,7 +242,7 @@ def _exchanged(sent: Blocks, given: Blocks, comm: Comm, *, in_place: bool = Fals
 
     def perform() -> None:
         source = sent.packed()
-        target = np.empty(sum(given.lengths), np.uint8) if in_place else given.target()
+        target = scratch(sum(given.lengths)) if in_place else given.target()
         if are_equal:
             comm.native.all_to_all(source, out=target)
         else:

@@ -95,9 +95,14 @@ def received(buffer: Buffer, source: int | None, tag: int, comm: Comm) -> Status
     """Receive a message, and return its status."""
     if source is None:
         return NO_PROC
+    return _received(buffer, source, tag, comm, lambda out: comm.native.recv(out, source, tag))
+
+
+def _received(buffer: Buffer, source: int, tag: int, comm: Comm, receive: Callable[[Any], Any]) -> Status:
+    """Fill a buffer with what a call of shmcoll receives into an array that it is given, and return the status."""
     target = buffer.target()
     try:
-        data, sender, tag = comm.native.recv(target, source, tag)
+        data, sender, tag = receive(target)
     except ValueError as error:  # the message is longer: in MPI it is received, and cut
         raise truncated(buffer, comm.native.mprobe(source, tag).envelope, comm) from error
     buffer.fill(data)
@@ -159,6 +164,9 @@ def Sendrecv_replace(
 def _exchange(sent: Buffer, dest: int, sendtag: int, given: Buffer, source: int, recvtag: int, comm: Comm) -> Status:
     to = _checked_send(sent, dest, sendtag, comm)
     wanted, recvtag = _checked_receive(source, recvtag, comm)
+    if to not in (None, comm.native.rank) and wanted is not None and sent is not given:
+        data, both = sent.packed(), comm.native.sendrecv
+        return _received(given, wanted, recvtag, comm, lambda out: both(data, to, out, wanted, sendtag, recvtag))
     receive = ReceiveRequest(comm, given, wanted, recvtag, into_own=sent is given)
     send = _sending(sent, to, sendtag, comm)
     send.wait()

@@ -8,15 +8,14 @@ one, also where both neighbours of a dimension are one rank.
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from shmcoll.mpi.abi.memory import Numbers
-from shmcoll.mpi.objects.blocks import Blocks, Pieces
+from shmcoll.mpi.objects.blocks import Blocks, Pieces, packed
 from shmcoll.mpi.objects.buffers import Buffer
 from shmcoll.mpi.objects.collective import Perform, collective
 from shmcoll.mpi.objects.communicators import PROC_NULL, Comm
 from shmcoll.mpi.objects.datatypes import Datatype
 from shmcoll.mpi.objects.errors import MPIError
+from shmcoll.mpi.objects.scratch import scratch
 from shmcoll.mpi.objects.topologies import Cart
 
 
@@ -42,8 +41,8 @@ def _exchanged(comm: Comm, sent: Sequence[Buffer], given: Blocks) -> Perform:
         expected = [0] * comm.size
         for i in arrival:
             expected[sources[i]] += given.lengths[i]
-        data = np.concatenate([sent[i].packed() for i in order]) if order else np.empty(0, np.uint8)
-        arrived, _ = comm.native.all_to_all_v(data, counts, recv_counts=expected)
+        arrived = scratch(sum(expected))
+        comm.native.all_to_all_v(packed([sent[i] for i in order]), counts, recv_counts=expected, out=arrived)
         start = 0
         for i in arrival:
             given.blocks[i].fill_from(arrived[start : start + given.lengths[i]])

@@ -121,8 +121,9 @@ def _reduce_scattered(
         if known is not None:
             unit = known[1].itemsize
             lengths = [count * datatype.size // unit for count in counts]
-            part = comm.native.reduce_scatter_v(data.view(known[1]), lengths, known[0])
-            result.fill_from(np.ascontiguousarray(part).view(np.uint8))
+            into = result.target()
+            comm.native.reduce_scatter_v(data.view(known[1]), lengths, known[0], out=into.view(known[1]))
+            result.fill(into)
             return
         rows = comm.rows(data)
         start = first * datatype.size
@@ -154,12 +155,14 @@ def _scanned(name: str, source: int, target: int, count: int, datatype: Datatype
     def perform() -> None:
         data = own.packed()
         if known is not None:
-            found = getattr(comm.native, name)(data.view(known[1]), known[0])
+            into = result.target() if result else None
+            getattr(comm.native, name)(data.view(known[1]), known[0], out=None if into is None else into.view(known[1]))
+            if result is not None and into is not None:
+                result.fill(into)
         else:
             rows = comm.rows(data)
-            found = _combined(rows[: last + 1], op, own)[-1] if last >= 0 else data
-        if result is not None:
-            result.fill_from(found.view(np.uint8))
+            if result is not None:
+                result.fill_from(_combined(rows[: last + 1], op, own)[-1])
 
     return perform
 

@@ -161,22 +161,11 @@ def _accumulate(
     if not count * datatype.size:
         return
     with win.alone(operation, rank):
-        old = target.read(at, count, datatype)
-        before = old.copy()
+        here = target.elements(at, count, datatype)
+        elements = here or Elements(count, datatype, target.read(at, count, datatype))
+        if fetched is not None:
+            fetched.fill_from(elements.packed())
         if origin is not None:
-            target.write(at, count, datatype, _combined(op, count, datatype, origin.packed(), old))
-    if fetched is not None:
-        fetched.fill_from(before)
-
-
-def _combined(op: Operator, count: int, datatype: Datatype, new: np.ndarray, old: np.ndarray) -> np.ndarray:
-    """Return the packed elements that are stored."""
-    if op.name == "MPI_REPLACE":
-        return new
-    if datatype.is_contiguous:
-        stored = old.copy()
-        op.combine(*(Buffer(data.ctypes.data, count, datatype) for data in (new, stored)))
-        return stored
-    first, second = (Elements(count, datatype, data) for data in (new, old))
-    op.combine(first, second)
-    return second.packed().copy()  # which has memory of its own
+            op.combine_packed(origin.packed(), elements)
+            if here is None:
+                target.write(at, count, datatype, elements.packed())

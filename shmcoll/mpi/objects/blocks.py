@@ -8,6 +8,7 @@ from shmcoll.mpi.abi.memory import Numbers
 from shmcoll.mpi.objects.buffers import Buffer, check_apart, checked
 from shmcoll.mpi.objects.datatypes import Datatype
 from shmcoll.mpi.objects.handles import DATATYPE
+from shmcoll.mpi.objects.scratch import scratch
 
 
 class Blocks:
@@ -42,11 +43,11 @@ class Blocks:
         """Return the bytes of all blocks: the program's own, if they are dense."""
         if self._is_dense:
             return self._whole.whole()
-        return np.concatenate([block.packed() for block in self.blocks]) if self.blocks else np.empty(0, np.uint8)
+        return packed(self.blocks)
 
     def target(self) -> np.ndarray:
         """Return bytes to receive all blocks into, to be given to `fill`."""
-        return self._whole.whole() if self._is_dense else np.empty(sum(self.lengths), np.uint8)
+        return self._whole.whole() if self._is_dense else scratch(sum(self.lengths))
 
     def fill(self, data: np.ndarray, *, but: int = -1) -> None:
         """Put the bytes of `target` where the blocks belong. but: a block that stays as it is."""
@@ -57,6 +58,15 @@ class Blocks:
             if rank != but:
                 block.fill_from(data[start : start + length])
             start += length
+
+
+def packed(blocks: Sequence[Buffer]) -> np.ndarray:
+    """Return the bytes of blocks, one behind the other."""
+    data, start = scratch(sum(block.bytes for block in blocks)), 0
+    for block in blocks:
+        block.pack_into(data[start : start + block.bytes])
+        start += block.bytes
+    return data
 
 
 class Pieces(Blocks):

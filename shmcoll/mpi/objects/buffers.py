@@ -12,6 +12,7 @@ from shmcoll.mpi.abi.memory import IN_PLACE
 from shmcoll.mpi.objects.datatypes import Datatype, element
 from shmcoll.mpi.objects.errors import MPIError
 from shmcoll.mpi.objects.packing import pack, unpack
+from shmcoll.mpi.objects.scratch import scratch
 
 #: addresses between which a program can have memory, and those that are none, in words
 _FIRST, _LAST = 1 << 12, 1 << 56
@@ -56,7 +57,7 @@ class Buffer:
 
     def target(self) -> np.ndarray:
         """Return bytes to receive into: the program's own if the datatype is contiguous, else to be given to `fill`."""
-        return self.whole() if self.datatype.is_contiguous else np.empty(self.bytes, np.uint8)
+        return self.whole() if self.datatype.is_contiguous else scratch(self.bytes)
 
     def fill(self, data: np.ndarray) -> None:
         """Put bytes where the elements belong. It does nothing if `target` has given the program's own."""

@@ -84,29 +84,32 @@ class Operator:
 
     def combine(self, first: Buffer, second: Buffer) -> None:
         """Store `first op second`, element by element, in `second`."""
-        datatype = first.datatype
         if self._function is not None:
-            length, handle = self._length(first.count), ctypes.c_int(datatype.handle)
+            length, handle = self._length(first.count), ctypes.c_int(first.datatype.handle)
             self._function(first.address, second.address, ctypes.byref(length), ctypes.byref(handle))
-            return
-        data = first.packed()
+        else:
+            self.combine_packed(first.packed(), second)
+
+    def combine_packed(self, first: np.ndarray, second: Buffer) -> None:
+        """Do the same with the packed bytes of as many elements, by an operator of MPI."""
         if self.name == "MPI_REPLACE":
-            second.fill_from(data)
+            second.fill_from(first)
         elif self.name in ("MPI_MINLOC", "MPI_MAXLOC"):
             second.fill_from(_located(self.name, first, second))
         elif self.name != "MPI_NO_OP":
             function = _KNOWN[self.name][1]
             assert function is not None
-            a, b = first.typed(data), second.typed(second.packed())
+            packed = second.packed()
+            stored = second.typed(packed)
             with np.errstate(all="ignore"):  # MPI warns of nothing
-                combined = function(a, b).astype(a.dtype)
-            second.fill_from(combined.view(np.uint8))
+                function(second.typed(first), stored, out=stored, casting="unsafe")
+            second.fill(packed)
 
 
-def _located(name: str, first: Buffer, second: Buffer) -> np.ndarray:
+def _located(name: str, first: np.ndarray, second: Buffer) -> np.ndarray:
     """Return pairs of a value and its index: the lowest index of equal values."""
-    dtype = _pair(first.datatype)
-    a, b = first.packed().view(dtype), second.packed().view(dtype)
+    dtype = _pair(second.datatype)
+    a, b = first.view(dtype), second.packed().view(dtype)
     better = np.less if name == "MPI_MINLOC" else np.greater
     chosen = better(a["value"], b["value"]) | ((a["value"] == b["value"]) & (a["index"] <= b["index"]))
     return np.where(chosen, a, b).view(np.uint8)

@@ -9,13 +9,14 @@ import numpy as np
 from shmcoll.engine.compiler.compile import load_functions
 from shmcoll.engine.kernels import runs as native
 from shmcoll.mpi.objects.datatypes import Datatype
+from shmcoll.mpi.objects.scratch import scratch
 
 _WORD = ctypes.c_int64
 
 
 def pack(address: int, count: int, datatype: Datatype, out: np.ndarray | None = None) -> np.ndarray:
     """Return the bytes of elements, packed. out: where to put them."""
-    packed = np.empty(count * datatype.size, np.uint8) if out is None else out
+    packed = scratch(count * datatype.size) if out is None else out
     _move(_native()[0], datatype.rows, address, datatype.extent, count, packed)
     return packed
 

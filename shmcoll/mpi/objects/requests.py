@@ -15,6 +15,7 @@ from shmcoll.mpi.abi.facts import CONSTANTS as c
 from shmcoll.mpi.objects.buffers import Buffer
 from shmcoll.mpi.objects.errors import MPIError
 from shmcoll.mpi.objects.handles import REQUEST
+from shmcoll.mpi.objects.scratch import scratch
 from shmcoll.mpi.objects.status import EMPTY, Status
 
 
@@ -104,7 +105,7 @@ class ReceiveRequest(Request):
     def __init__(self, comm: Any, buffer: Buffer, source: int | None, tag: int, *, into_own: bool = False):
         super().__init__(comm)
         self._buffer = buffer
-        self._target = np.empty(buffer.bytes, np.uint8) if into_own else buffer.target()
+        self._target = scratch(buffer.bytes) if into_own else buffer.target()
         self._is_own = into_own
         self._source, self._tag = source, tag
         self._work: Any = None if source is None else comm.native.recv(self._target, source, tag, async_op=True)

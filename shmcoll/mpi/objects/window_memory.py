@@ -47,22 +47,24 @@ class Target:
             return address + self.offset
         return None
 
-    def read(self, address: int, count: int, datatype: Datatype) -> np.ndarray:
-        """Return the bytes of elements, packed: a copy, unless they are contiguous and here."""
+    def elements(self, address: int, count: int, datatype: Datatype) -> Buffer | None:
+        """Return elements where this process has them; None if it does not have them."""
         low, high = datatype.span(count)
         here = self.address_here(address + low, high - low)
-        if here is not None:
-            return Buffer(here - low, count, datatype).packed()
+        return None if here is None else Buffer(here - low, count, datatype)
+
+    def read(self, address: int, count: int, datatype: Datatype) -> np.ndarray:
+        """Return the bytes of elements, packed: a copy, unless they are contiguous and here."""
+        if here := self.elements(address, count, datatype):
+            return here.packed()
         data = np.empty(count * datatype.size, np.uint8)
         self._move(_LIBC.process_vm_readv, address, count, datatype, data)
         return data
 
     def write(self, address: int, count: int, datatype: Datatype, data: np.ndarray) -> None:
         """Put packed bytes where the elements belong. What lies between them is not touched."""
-        low, high = datatype.span(count)
-        here = self.address_here(address + low, high - low)
-        if here is not None:
-            Buffer(here - low, count, datatype).fill_from(data)
+        if here := self.elements(address, count, datatype):
+            here.fill_from(data)
         else:
             self._move(_LIBC.process_vm_writev, address, count, datatype, np.ascontiguousarray(data))
 
