@@ -82,7 +82,7 @@ PACKAGES = {
     "mpi4py-fft": Package("2.0.6", 2, "tests --ignore tests/test_speed.py", needs="scipy"),
     "pylops-mpi": Package("0.8.0", 2, "tests"),
     "pshmem": Package("1.3.5", 2, "src/pshmem/test.py"),
-    "mpi-pytest": Package("2026.0", 3, "-p pytest_mpi.plugin tests", starts=True),
+    "mpi-pytest": Package("2026.0", 3, "-p pytest_mpi.plugin -m parallel[3] tests"),
     "dask-mpi": Package("2026.3.0", 4, "dask_mpi/tests/test_execute.py dask_mpi/tests/test_initialize.py", starts=True),
     "deephyper": Package(
         "0.13.2",
@@ -94,15 +94,19 @@ PACKAGES = {
     "executorlib": Package("1.11.0", 2, programs=(("-c", EXECUTORLIB),), starts=True),
     "pysdc": Package(
         "5.9",
-        4,
-        "-p pytest_mpi.plugin pySDC/projects/DAE/tests/test_MPI_sweepers.py "
+        3,
+        "-p pytest_mpi.plugin -m parallel[3] pySDC/projects/DAE/tests/test_MPI_sweepers.py "
         "pySDC/projects/parallelSDC/tests/test_preconditioner_MPI.py",
-        starts=True,
         needs="mpi-pytest",
     ),
     "ultranest": Package("4.6.3", 2, "tests/test_run.py tests/test_utils.py tests/test_netiterintegrate.py"),
     "cobaya": Package("3.6.2", 2, "tests/test_mcmc_initial_covmat.py tests/test_post.py tests/test_minimize.py"),
-    "ipie": Package("0.7.1", 2, "ipie/qmc/tests/test_mpi_integration.py ipie/addons/thermal/walkers/tests"),
+    "ipie": Package(
+        "0.7.1",
+        3,
+        "ipie/propagation/tests/test_generic_chunked.py ipie/propagation/tests/test_generic_complex.py "
+        "ipie/systems/tests/test_generic.py",
+    ),
     "mpi-sppy": Package(
         "0.14.0", 6, "mpisppy/tests/test_spwindow_multisource.py mpisppy/tests/test_spwindow_partial_get.py"
     ),
