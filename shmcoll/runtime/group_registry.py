@@ -32,6 +32,8 @@ A member that looks after the leader's fence finds nothing. One that looked befo
 """
 
 import ctypes
+from collections.abc import Callable
+from functools import cache, partial
 from itertools import chain
 
 from shmcoll.engine import layout
@@ -141,10 +143,11 @@ class GroupRegistry:
         """Give back the regions and the memory of messages that no rank needs any more. A program may have a thousand
         groups, so nothing is read of those that their leader still needs."""
         self._let_go()
+        how_ended = cache(partial(records.how_ended, self._arena))
         for slot, group in list(self._led.items()):
             if group is None or group.offset not in self._closed:
                 continue
-            if all(self._is_out(slot, group, rank) for rank in range(group.size)):
+            if all(self._is_out(slot, group, rank, how_ended) for rank in range(group.size)):
                 self._closed.remove(group.offset)
                 if self._abandoned.pop(slot, False):
                     self._led[slot] = None
@@ -153,10 +156,10 @@ class GroupRegistry:
                     del self._led[slot]
                 self._heap.give(group.offset)
 
-    def _is_out(self, slot: int, group: Group, rank: int) -> bool:
+    def _is_out(self, slot: int, group: Group, rank: int, how_ended: Callable[[int], str]) -> bool:
         """Return whether a member does not touch the region any more."""
         world = group.ranks[rank]
-        if self._arena.load(group.mailbox(rank) + layout.CLOSED) == LET_GO or records.how_ended(self._arena, world):
+        if self._arena.load(group.mailbox(rank) + layout.CLOSED) == LET_GO or how_ended(world):
             return True
         is_looking = self._arena.load(layout.directory_offset(self._arena.ranks, world) + layout.LOOKING)
         return slot in self._abandoned and not is_looking and not has_joined(group, rank)
