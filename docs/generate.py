@@ -19,6 +19,7 @@ from types import ModuleType
 from typing import Any
 
 import excerpts
+import functions_of_mpi
 
 import shmcoll
 from shmcoll import errors, jit, mindspore, nki
@@ -53,6 +54,7 @@ def pages() -> dict[str, str]:
         "algorithms.md": _page("How each collective works", _ALGORITHMS, _of_collectives()),
         "mindspore.md": _page("shmcoll.mindspore", _doc(mindspore), _of_mindspore()),
         "nki.md": _page("shmcoll.nki", _doc(nki.collectives), _of_nki()),
+        "mpi.md": _page("Functions of MPI", functions_of_mpi.INTRODUCTION, functions_of_mpi.sections()),
     }
 
 

@@ -20,10 +20,15 @@ REASONS = {
 }
 
 
+#: the names in C
+REFUSED: list[str] = []
+
+
 def refuse_the_rest() -> None:
     """Register a function that raises for each name that has none."""
     for name in NAMES:
         if name not in MAKERS:
+            REFUSED.append(name)
             raises = partial(_raise, f"shmcoll does not have this function: {reason(name)}")
             MAKERS[name] = partial(callback, name, raises if FUNCTIONS[name][0] == "int" else _nothing)
 
