@@ -11,7 +11,7 @@ meanwhile. None is pending when C gets the code.
 """
 
 from shmcoll.engine import context as c
-from shmcoll.engine.atomics import call, peek, poke, poke_int, static_word
+from shmcoll.engine.atomics import call, peek, peek_int, poke, poke_int, static_word
 from shmcoll.engine.collective import PEER
 from shmcoll.engine.kernels.dtypes import BY_NAME
 from shmcoll.engine.layout import LARGEST_TAG, WORD
@@ -137,3 +137,8 @@ def put_status(status, source, tag, length):
         poke_int(status + 4, length >> 32 << 1)
         poke_int(status + 8, source)
         poke_int(status + 12, tag)
+
+
+def length_in(status):
+    """Return the length in an MPI_Status."""
+    return peek_int(status) & 0xFFFFFFFF | peek_int(status + 4) >> 1 << 32

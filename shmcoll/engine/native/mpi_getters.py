@@ -1,8 +1,8 @@
 """What MPI is asked about communicators, datatypes and statuses, in native code. Nothing of it needs the GIL."""
 
-from shmcoll.engine.atomics import call_long, peek, peek_int, poke, poke_int
+from shmcoll.engine.atomics import call_long, peek, poke, poke_int
 from shmcoll.engine.native import mpi_table as t
-from shmcoll.engine.native.mpi_entry import STATUS_IGNORE, UNDEFINED, python_function, table
+from shmcoll.engine.native.mpi_entry import STATUS_IGNORE, UNDEFINED, length_in, python_function, table
 from shmcoll.engine.native.mpi_table import find, int_of
 
 LARGEST = (1 << 31) - 1
@@ -82,7 +82,7 @@ def get_count(own, large):
         known = find(table(), t.TYPES, datatype)
         if known == 0 or peek(known + t.BYTES) == 0 or status <= STATUS_IGNORE or out == 0:
             return call_long(python_function(own), status, datatype, out)
-        length = peek_int(status) & 0xFFFFFFFF | peek_int(status + 4) >> 1 << 32
+        length = length_in(status)
         whole = length % peek(known + t.BYTES) == 0
         put_number(out, length // peek(known + t.BYTES) if whole else UNDEFINED, large)
         return 0

@@ -1,14 +1,15 @@
-"""MPI's messages of ordinary communicators, for datatypes whose elements are runs of bytes, in native code.
+"""MPI's messages of ordinary communicators in native code.
 
 A message is bytes, whatever its datatype. A send whose message is short has been made when it returns, so its request
 is complete: all of them are one, SENT. See `mpi_entry.py`.
 """
 
-from shmcoll.engine.atomics import call_long, peek, poke_int
+from shmcoll.engine.atomics import call_long, peek, peek_int, poke_int
 from shmcoll.engine.layout import ANY
 from shmcoll.engine.messages.recv import FILL
 from shmcoll.engine.messages.ring_buffers import PART_BYTES
 from shmcoll.engine.messages.send import BEGIN
+from shmcoll.engine.native import mpi_packing as packing
 from shmcoll.engine.native import mpi_table as t
 from shmcoll.engine.native.mpi_entry import (
     ANY_SOURCE,
@@ -19,6 +20,8 @@ from shmcoll.engine.native.mpi_entry import (
     TO_PYTHON,
     bytes_of,
     is_memory,
+    length_in,
+    put_status,
     python_function,
     run,
     table,
@@ -28,8 +31,7 @@ from shmcoll.engine.native.mpi_table import find, int_of
 
 def send(code, own, large):
     def native(buffer, count, datatype, dest, tag, comm):
-        length = bytes_of(datatype, count if large else int_of(count))
-        answer = sent(code, buffer, length, dest, tag, comm, AT_ONCE if length <= PART_BYTES else 0)
+        answer = sent_elements(code, buffer, count if large else int_of(count), datatype, dest, tag, comm)
         if answer == TO_PYTHON:
             return call_long(python_function(own), buffer, count, datatype, dest, tag, comm)
         return answer
@@ -39,10 +41,10 @@ def send(code, own, large):
 
 def isend(code, own, large):
     def native(buffer, count, datatype, dest, tag, comm, request):
-        length = bytes_of(datatype, count if large else int_of(count))
+        number = count if large else int_of(count)
         answer = TO_PYTHON
-        if length <= PART_BYTES:
-            answer = sent(code, buffer, length, dest, tag, comm, AT_ONCE)
+        if is_short(datatype, number):
+            answer = sent_elements(code, buffer, number, datatype, dest, tag, comm)
         if answer == TO_PYTHON:
             return call_long(python_function(own), buffer, count, datatype, dest, tag, comm, request)
         if answer == 0:
@@ -54,8 +56,8 @@ def isend(code, own, large):
 
 def recv(code, own, large):
     def native(buffer, count, datatype, source, tag, comm, status):
-        length = bytes_of(datatype, count if large else int_of(count))
-        answer = received(code, buffer, length, source, tag, comm, status)
+        number = count if large else int_of(count)
+        answer = received_elements(code, buffer, number, datatype, source, tag, comm, status)
         if answer == TO_PYTHON:
             return call_long(python_function(own), buffer, count, datatype, source, tag, comm, status)
         return answer
@@ -69,21 +71,58 @@ def sendrecv(send_code, recv_code, own, large):
     python_recv = own + 2
 
     def native(buffer, count, datatype, dest, tag, into, room, recvtype, source, recvtag, comm, status):
-        length = bytes_of(datatype, count if large else int_of(count))
-        given = bytes_of(recvtype, room if large else int_of(room))
+        number, places = count if large else int_of(count), room if large else int_of(room)
         answer = TO_PYTHON
-        if length <= PART_BYTES and given >= 0 and is_wanted(source, recvtag, comm):
-            answer = sent(send_code, buffer, length, dest, tag, comm, AT_ONCE)
+        if is_short(datatype, number) and is_wanted(source, recvtag, comm):
+            answer = sent_elements(send_code, buffer, number, datatype, dest, tag, comm)
         if answer == TO_PYTHON:
             f = python_function(own)
             return call_long(f, buffer, count, datatype, dest, tag, into, room, recvtype, source, recvtag, comm, status)
         if answer == 0:
-            answer = received(recv_code, into, given, source, recvtag, comm, status)
+            answer = received_elements(recv_code, into, places, recvtype, source, recvtag, comm, status)
             if answer == TO_PYTHON:
                 return call_long(python_function(python_recv), into, room, recvtype, source, recvtag, comm, status)
         return answer
 
     return native
+
+
+def is_short(datatype, count):
+    """Return whether so many elements of a datatype are a message that is sent at once."""
+    known = find(table(), t.TYPES, datatype)
+    return known and peek(known + t.BYTES) * count <= PART_BYTES
+
+
+def sent_elements(code, buffer, count, datatype, dest, tag, comm):
+    """Send elements. Return the code of MPI, or TO_PYTHON."""
+    more = AT_ONCE if is_short(datatype, count) else 0
+    known = packing.packable(datatype, buffer, count)
+    if known == 0:
+        return sent(code, buffer, bytes_of(datatype, count), dest, tag, comm, more)
+    packed = packing.memory(known, count)
+    if packed == 0:
+        return TO_PYTHON
+    packing.pack(known, buffer, count, packed)
+    answer = sent(code, packed, peek(known + t.BYTES) * count, dest, tag, comm, more)
+    packing.free(packed)
+    return answer
+
+
+def received_elements(code, buffer, count, datatype, source, tag, comm, status):
+    """Receive elements. Return the code of MPI, or TO_PYTHON."""
+    known = packing.packable(datatype, buffer, count)
+    if known == 0:
+        return received(code, buffer, bytes_of(datatype, count), source, tag, comm, status)
+    packed = packing.memory(known, count)
+    if packed == 0:
+        return TO_PYTHON
+    told = packing.status_behind(packed, known, count)
+    answer = received(code, packed, peek(known + t.BYTES) * count, source, tag, comm, told)
+    if answer == 0:
+        packing.unpack(known, buffer, packed, told)
+        put_status(status, peek_int(told + 8), peek_int(told + 12), length_in(told))
+    packing.free(packed)
+    return answer
 
 
 def is_wanted(source, tag, comm):

@@ -2,11 +2,12 @@
 
     FAILED      address of the function that a call which has failed goes on to: (context, status) -> code of MPI
     KEPT        three words, for the exception of a signal handler
+    MALLOC, FREE_MEMORY     addresses of malloc and free
     HELD        how many slots are not free
     DEFERRED    how many of them are POSTED or PROBED: everything but what `mpi_requests.py` has is left to Python then
     NEXT        the number of the next slot that is posted
     PYTHON      for each native function, by its number: address of the Python function that does the same
-    SECTIONS    COMMS, TYPES, OPERATORS: what is known of handles
+    SECTIONS    COMMS, TYPES, OPERATORS, WINS: what is known of handles
 
 A section has ROWS rows. The row of a handle follows from its number (`row`). It begins with the handle; 0 is no handle.
 Python writes it when the object is there, and clears it before the object goes; both under the GIL. A handle whose row
@@ -18,25 +19,27 @@ A slot is a request, or a message that a probe has found, which native code keep
 from shmcoll.engine.atomics import peek
 from shmcoll.engine.layout import WORD
 
-FAILED, HELD, DEFERRED, NEXT, KEPT = (WORD * i for i in range(5))
+FAILED, MALLOC, FREE_MEMORY, HELD, DEFERRED, NEXT, KEPT = (WORD * i for i in range(7))
 PYTHON = KEPT + 3 * WORD
 MOST_FUNCTIONS = 120
 
 ROWS = 512
 ROW_WORDS = 8
 ROW = ROW_WORDS * WORD
-COMMS, TYPES, OPERATORS, SLOTS = ((PYTHON + MOST_FUNCTIONS * WORD) + i * ROWS * ROW for i in range(4))
+COMMS, TYPES, OPERATORS, WINS, SLOTS = ((PYTHON + MOST_FUNCTIONS * WORD) + i * ROWS * ROW for i in range(5))
 MOST_SLOTS = 32
 SLOT_WORDS = 8
 SLOT = SLOT_WORDS * WORD
 TABLE_WORDS = (SLOTS + MOST_SLOTS * SLOT) // WORD
 
 HANDLE = 0
-# of an ordinary communicator; and the keys and the values of two attributes that were asked for
+# of an ordinary communicator, or of a window, which has a table in the place of a context; and of a communicator, the
+# keys and the values of two attributes that were asked for
 CONTEXT, RANK, SIZE, KEY, VALUE, KEY_2, VALUE_2 = (WORD * i for i in range(1, 8))
 # of a datatype: its type word, how many elements it has, and their alignment, if it can be computed with, else 0; its
 # bytes, lower bound and extent; and whether elements one behind the other are one run of bytes
 TYPE, ELEMENTS, ALIGNMENT, BYTES, LOW, EXTENT, IS_RUN = (WORD * i for i in range(1, 8))
+RUNS, RUN_ROWS = ELEMENTS, ALIGNMENT  # of one whose elements are several runs: their table (`kernels/runs.py`)
 REDUCTION, DTYPES = WORD, 2 * WORD  # of an operator: its code, and a bit for each code of a dtype that it takes
 
 # of a slot: what it is; the handle of the communicator; source and tag, wanted or found; the buffer and its bytes, or

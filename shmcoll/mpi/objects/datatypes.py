@@ -129,6 +129,8 @@ class Datatype:
         """Return what native functions need; None before it is committed."""
         if not self.is_committed:
             return None
+        if self.size and not self.is_contiguous:
+            return 0, self.rows.ctypes.data, len(self.rows), self.size, self.lb, self.extent, 0
         basic = self.basic if self.is_contiguous and self.size else None
         known = BY_NUMPY.get(basic.dtype) if basic and basic.dtype else None
         computed = (0, 0, 1)

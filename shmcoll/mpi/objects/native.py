@@ -22,6 +22,8 @@ from shmcoll.mpi.objects.error_handlers import handle
 from shmcoll.mpi.objects.native_table import COMMS, WORDS
 from shmcoll.startup import warm
 
+_LIBC = ctypes.CDLL(None)
+
 
 def functions(callbacks: Mapping[str, Any]) -> dict[str, int]:
     """Return the addresses of the native functions, by their names in C; none if they cannot be had. callbacks: what
@@ -34,6 +36,7 @@ def functions(callbacks: Mapping[str, Any]) -> dict[str, int]:
     for number, name in enumerate(mpi_functions.NAMES):
         WORDS[t.PYTHON // WORD + number] = _address(callbacks[name])
     WORDS[t.FAILED // WORD] = _address(_failed)
+    WORDS[t.MALLOC // WORD], WORDS[t.FREE_MEMORY // WORD] = _address(_LIBC.malloc), _address(_LIBC.free)
     ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(install)(WORDS.ctypes.data)
     return dict(zip(mpi_functions.NAMES, addresses, strict=True))
 

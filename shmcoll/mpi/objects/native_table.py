@@ -3,6 +3,7 @@
 A handle is in it from `add` to `remove` of its kind (`handles.py`), if its object has a row for native code.
 """
 
+import os
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ WORDS = np.zeros(t.TABLE_WORDS, np.int64)
 COMMS: dict[int, Any] = {}  # communicators, by the address of their contexts
 _KEYS = [t.KEY // WORD, t.KEY_2 // WORD]
 _FIRST = {"MPI_Request": t.FIRST_REQUEST, "MPI_Message": t.FIRST_MESSAGE}
-_SECTIONS = {"MPI_Comm": t.COMMS, "MPI_Datatype": t.TYPES, "MPI_Op": t.OPERATORS}
+_SECTIONS = {"MPI_Comm": t.COMMS, "MPI_Datatype": t.TYPES, "MPI_Op": t.OPERATORS, "MPI_Win": t.WINS}
 
 
 def put(kind: str, handle: int, obj: Any) -> None:
@@ -62,6 +63,15 @@ def forget_attributes() -> None:
     """Let native code know no attribute any more, because one has changed."""
     rows = WORDS[t.COMMS // WORD :][: t.ROWS * t.ROW_WORDS].reshape(t.ROWS, t.ROW_WORDS)
     rows[:, _KEYS] = 0
+
+
+def _forget_calls() -> None:
+    """Forget all that calls are made of, in a process that a rank has forked: Python refuses them there."""
+    for section in (t.COMMS, t.WINS):
+        WORDS[section // WORD :][: t.ROWS * t.ROW_WORDS] = 0
+
+
+os.register_at_fork(after_in_child=_forget_calls)
 
 
 def _row(kind: str, handle: int) -> np.ndarray:

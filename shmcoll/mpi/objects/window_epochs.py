@@ -3,10 +3,16 @@
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from shmcoll.engine.atomics import fence, load_acquire, store_release
+from shmcoll.engine.layout import WORD
+from shmcoll.engine.native import mpi_windows as t
 from shmcoll.mpi.abi.facts import CONSTANTS as c
 from shmcoll.mpi.objects.communicators import UNDEFINED, Group
 from shmcoll.mpi.objects.errors import MPIError
+
+_OPEN, _IS_LOCKED, _HERE, _LENGTH, _UNIT = (at // WORD for at in (t.OPEN, t.IS_LOCKED, t.HERE, t.LENGTH, t.UNIT))
 
 #: rows of words of a window
 LOCK, ATOMIC, POSTED, DONE = range(4)
@@ -23,6 +29,19 @@ class Epochs:
         self._entered = [0] * window.size  # epochs at each target so far
         self._locked: dict[int, _Taken] = {}  # by target
         self._is_all_locked = False
+        self.table = np.zeros(t.RANKS // WORD + window.size * t.RANK_WORDS, np.int64)
+        rows = self.table[t.RANKS // WORD :].reshape(window.size, t.RANK_WORDS)
+        for row, target in zip(rows, window.targets, strict=True):
+            row[_HERE] = target.address_here(target.base, target.size) or 0
+            row[_LENGTH], row[_UNIT] = target.size, target.unit
+        self._are_open, self._are_locked = rows[:, _OPEN], rows[:, _IS_LOCKED]
+
+    def _tell(self) -> None:
+        """Let native code know which ranks may be accessed now."""
+        self._are_locked[:] = 0
+        self._are_locked[list(self._locked)] = 1
+        self.table[t.ANY_LOCKED // WORD] = bool(self._locked)
+        self._are_open[:] = self._started is None and (self._are_locked | self._is_fenced)
 
     def check_none(self, operation: str) -> None:
         """Raise if an epoch is open that has an end of its own."""
@@ -51,6 +70,7 @@ class Epochs:
         fence()
         self._window.native.barrier()
         self._is_fenced = not assertion & c["MPI_MODE_NOSUCCEED"]
+        self._tell()
 
     # --- start, complete, post, wait ---
 
@@ -66,6 +86,7 @@ class Epochs:
         if self._started is not None or self._locked:
             raise _out_of_order("MPI_Win_start: this rank has begun an access epoch already")
         self._started = dict.fromkeys(members, False)
+        self._tell()
 
     def _await_post(self, rank: int, operation: str) -> None:
         assert self._started is not None
@@ -85,6 +106,7 @@ class Epochs:
             self._entered[rank] += 1
             store_release(window.word(window.rank, DONE, rank), self._entered[rank])
         self._started = None
+        self._tell()
 
     def post(self, group: Group) -> None:
         members = self._members(group)
@@ -133,11 +155,14 @@ class Epochs:
             except BaseException:
                 del self._locked[rank]
                 raise
+        self._tell()
 
     def unlock(self, rank: int, operation: str = "MPI_Win_unlock") -> None:
         self._window.check_rank(rank)
         self.check_locked(rank, operation)
-        if self._locked.pop(rank).is_taken:
+        taken = self._locked.pop(rank)
+        self._tell()
+        if taken.is_taken:
             self._window.give_lock(LOCK, rank)
 
     def lock_all(self, assertion: int) -> None:

@@ -104,6 +104,10 @@ class Window:
         self.own_attributes = self._attributes(base, size, unit)
         self.epochs = Epochs(self)
 
+    def native_row(self) -> tuple[int, ...] | None:
+        """Return what native functions need; None for a dynamic window."""
+        return None if self.flavor == DYNAMIC else (self.epochs.table.ctypes.data, self.rank, self.size)
+
     def _check(self, wrong: Sequence[MPIError], codes: Sequence[int]) -> None:
         """Raise on all ranks if there is something wrong on one. codes: the classes of the errors, or 0, by rank."""
         if not any(codes):

@@ -140,7 +140,21 @@ def messages():
     yield of(status)
     comm.Sendrecv([numbers(6), 1, COLUMN], right, 1, [out, 3, MPI.DOUBLE], left, 1, status)
     yield out
+    for n in (2, 3, 4, 6):  # not a whole number of elements, too
+        out = np.zeros(12)
+        comm.Sendrecv(numbers(n), right, 1, [out, 2, COLUMN], left, 1, status)
+        yield out
+        yield of(status)
+        comm.Sendrecv([out, 2, COLUMN], right, 1, numbers(6), left, 1)
+        comm.Isend([out, 2, COLUMN], right, 1).Wait()
+        comm.Recv([out[1:], 2, COLUMN], left)
+        yield out
+    wide = MPI.DOUBLE.Create_vector(20_000, 1, 2).Commit()
+    comm.Sendrecv([numbers(40_000), 1, wide], right, 1, [out := np.zeros(40_000), 1, wide], left, 1)
+    yield out
+    wide.Free()
     yield told(comm.Sendrecv, numbers(9), right, 2, out[:2], left, 2)  # cut
+    yield told(comm.Sendrecv, numbers(9), right, 2, [out, 2, COLUMN], left, 2)
     yield told(comm.Send, x, size)
     yield told(comm.Send, x, 0, -3)
     yield told(comm.Recv, x, -5)
