@@ -112,6 +112,40 @@ def blocks():
     yield told(comm.Allgather, [part[0], 2, MPI.DOUBLE], [all_x, 1, MPI.DOUBLE])
 
 
+@check
+def blocks_of_different_lengths():
+    for unit in (0, 1, 400):
+        counts = [unit * (1 + i) for i in range(size)]
+        places = [1 + sum(counts[i + 1 :]) for i in range(size)]  # backwards, behind a gap
+        mine, total = counts[me], 1 + sum(counts)
+        out = np.zeros(total)
+        comm.Allgatherv(numbers(mine), [out, counts, places, MPI.DOUBLE])
+        yield out
+        comm.Allgatherv(MPI.IN_PLACE, [out, counts, places, MPI.DOUBLE])
+        yield out
+        for root in range(size):
+            out = np.zeros(total)
+            comm.Gatherv(numbers(mine), [out, counts, places, MPI.DOUBLE] if me == root else None, root)
+            yield out
+            part = np.zeros(mine)
+            comm.Scatterv([out + root, counts, places, MPI.DOUBLE] if me == root else None, part, root)
+            yield part
+        comm.Gatherv(MPI.IN_PLACE if me == 0 else part, [out, counts, places, MPI.DOUBLE] if me == 0 else None)
+        yield out
+        out = np.zeros(1 + mine * size)
+        gets = [mine] * size, [1 + mine * i for i in range(size)]
+        comm.Alltoallv([numbers(total), counts, places, MPI.DOUBLE], [out, *gets, MPI.DOUBLE])
+        yield out
+    out = np.zeros(3 * size)
+    part = [numbers(6), 1, COLUMN] if me == 0 else [numbers(3), 3, MPI.DOUBLE]
+    comm.Allgatherv(part, [out, [3] * size, None, MPI.DOUBLE])
+    yield out
+    yield told(comm.Gatherv, numbers(1), [out, [1] * size, None, MPI.DOUBLE], size)
+    yield told(comm.Dup().Allgatherv, numbers(2), [out, [1] * size, None, MPI.DOUBLE])
+    yield told(comm.Dup().Gatherv, numbers(2), [out, [1] * size, None, MPI.DOUBLE])
+    yield told(comm.Dup().Alltoallv, [numbers(size), [1] * size], [np.zeros(2 * size), [2] * size])
+
+
 def of(status):
     return status.source, status.tag, status.Get_count(MPI.BYTE), status.Get_count(MPI.DOUBLE), status.Get_error()
 
@@ -284,6 +318,10 @@ def nothing_needs_python():
         lambda: comm.Alltoall(all_x, all_x.copy()),
         lambda: comm.Gather(x, all_x if me == 0 else None),
         lambda: comm.Scatter(all_x if me == 0 else None, out),
+        lambda: comm.Allgatherv(x, [all_x, [1] * size]),
+        lambda: comm.Gatherv(x, [all_x, [1] * size] if me == 0 else None),
+        lambda: comm.Scatterv([all_x, [1] * size] if me == 0 else None, out),
+        lambda: comm.Alltoallv([all_x, [1] * size], [all_x.copy(), [1] * size]),
         lambda: comm.Sendrecv(x, right, 0, out, left, 0, status),
         lambda: (comm.Send(x, right), comm.Recv(out, MPI.ANY_SOURCE, MPI.ANY_TAG, status)),
         lambda: (comm.Isend(x, right).Wait(status), comm.Irecv(out, left).Wait(status)),
