@@ -31,7 +31,7 @@ IN_PLACE, PROC_NULL, ANY_SOURCE, UNDEFINED = -1, -1, -2, -32766
 STATUS_IGNORE = 1
 STATUS_BYTES = 20
 
-AT_ONCE = 1  # of `run`: the call is a short send, which does not wait
+AT_ONCE = 1  # of `run`: the call is a send that does not wait for its receiver
 
 
 def table():

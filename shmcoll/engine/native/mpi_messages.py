@@ -1,13 +1,14 @@
 """MPI's messages of ordinary communicators in native code.
 
-A message is bytes, whatever its datatype. A send whose message is short has been made when it returns, so its request
-is complete: all of them are one, SENT. See `mpi_entry.py`.
+A message is bytes, whatever its datatype. MPI_Isend of one that is not too long does not wait for its receiver: it puts
+what the receiver does not take at once into shared memory. So its request is complete when it returns: all of them are
+one, SENT. See `mpi_entry.py`.
 """
 
 from shmcoll.engine.atomics import call_long, peek, peek_int, poke_int
 from shmcoll.engine.layout import ANY
 from shmcoll.engine.messages.recv import FILL
-from shmcoll.engine.messages.ring_buffers import PART_BYTES
+from shmcoll.engine.messages.ring_buffers import PART_BYTES, USUAL_RING
 from shmcoll.engine.messages.send import BEGIN
 from shmcoll.engine.native import mpi_packing as packing
 from shmcoll.engine.native import mpi_table as t
@@ -28,10 +29,15 @@ from shmcoll.engine.native.mpi_entry import (
 )
 from shmcoll.engine.native.mpi_table import find, int_of
 
+BUFFERED_BYTES = USUAL_RING // 2  # a longer message, whose receiver may come later, is left to the worker
+UNKNOWN = 1 << 62
+
 
 def send(code, own, large):
     def native(buffer, count, datatype, dest, tag, comm):
-        answer = sent_elements(code, buffer, count if large else int_of(count), datatype, dest, tag, comm)
+        number = count if large else int_of(count)
+        more = AT_ONCE if length_of(datatype, number) <= PART_BYTES else 0
+        answer = sent_elements(code, buffer, number, datatype, dest, tag, comm, more)
         if answer == TO_PYTHON:
             return call_long(python_function(own), buffer, count, datatype, dest, tag, comm)
         return answer
@@ -43,8 +49,8 @@ def isend(code, own, large):
     def native(buffer, count, datatype, dest, tag, comm, request):
         number = count if large else int_of(count)
         answer = TO_PYTHON
-        if is_short(datatype, number):
-            answer = sent_elements(code, buffer, number, datatype, dest, tag, comm)
+        if length_of(datatype, number) <= BUFFERED_BYTES:
+            answer = sent_elements(code, buffer, number, datatype, dest, tag, comm, AT_ONCE)
         if answer == TO_PYTHON:
             return call_long(python_function(own), buffer, count, datatype, dest, tag, comm, request)
         if answer == 0:
@@ -66,15 +72,15 @@ def recv(code, own, large):
 
 
 def sendrecv(send_code, recv_code, own, large):
-    """Two calls, if the message that goes is short. If the receive needs Python, it is MPI_Recv of Python, whose number
+    """Two calls, if the message that goes is not long. If the receive needs Python, it is MPI_Recv of Python: its number
     comes next (`FUNCTIONS`)."""
     python_recv = own + 2
 
     def native(buffer, count, datatype, dest, tag, into, room, recvtype, source, recvtag, comm, status):
         number, places = count if large else int_of(count), room if large else int_of(room)
         answer = TO_PYTHON
-        if is_short(datatype, number) and is_wanted(source, recvtag, comm):
-            answer = sent_elements(send_code, buffer, number, datatype, dest, tag, comm)
+        if length_of(datatype, number) <= BUFFERED_BYTES and is_wanted(source, recvtag, comm):
+            answer = sent_elements(send_code, buffer, number, datatype, dest, tag, comm, AT_ONCE)
         if answer == TO_PYTHON:
             f = python_function(own)
             return call_long(f, buffer, count, datatype, dest, tag, into, room, recvtype, source, recvtag, comm, status)
@@ -87,15 +93,14 @@ def sendrecv(send_code, recv_code, own, large):
     return native
 
 
-def is_short(datatype, count):
-    """Return whether so many elements of a datatype are a message that is sent at once."""
+def length_of(datatype, count):
+    """Return the bytes of elements of any datatype; more than any message has, if it is not known here."""
     known = find(table(), t.TYPES, datatype)
-    return known and peek(known + t.BYTES) * count <= PART_BYTES
+    return peek(known + t.BYTES) * count if known else UNKNOWN
 
 
-def sent_elements(code, buffer, count, datatype, dest, tag, comm):
-    """Send elements. Return the code of MPI, or TO_PYTHON."""
-    more = AT_ONCE if is_short(datatype, count) else 0
+def sent_elements(code, buffer, count, datatype, dest, tag, comm, more):
+    """Send elements. Return the code of MPI, or TO_PYTHON. more: see `run`."""
     known = packing.packable(datatype, buffer, count)
     if known == 0:
         return sent(code, buffer, bytes_of(datatype, count), dest, tag, comm, more)
