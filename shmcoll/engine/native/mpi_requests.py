@@ -44,6 +44,7 @@ from shmcoll.engine.native.tables import KINDS, ROUTINES, dtype_in
 
 NO_REQUEST = NO_MESSAGE = 0x2C000000
 ANY_TAG = -1
+ROUNDS = 64  # of looks for the messages of several receives, before Python waits for them
 NOTHING = -2  # no message has come, and nothing has been done
 
 
@@ -121,11 +122,14 @@ def release(slot):
 
 def receive(code, slot, phase, buffer, room, state):
     """Receive the message of a slot that is in this state. Then it is DONE, with what came. Return the code of MPI;
-    NOTHING or TO_PYTHON if the slot is as it was."""
+    NOTHING or TO_PYTHON if the slot is as it was. No message can have come if another slot gets it."""
     gil = py.ensure_gil()
     known = find(table(), t.COMMS, peek(slot + t.COMM))
     answer = TO_PYTHON
-    if known and is_loaded(known, code) and peek(slot + t.STATE) == state and is_first(slot):
+    is_possible = known and is_loaded(known, code) and peek(slot + t.STATE) == state
+    if is_possible and not is_first(slot):
+        answer = NOTHING
+    elif is_possible:
         poke(slot + t.STATE, t.RUNNING)
         count(t.DEFERRED, -1)
         answer = received(peek(known + t.CONTEXT), code, slot, phase, buffer, room)
@@ -190,8 +194,8 @@ def received(ctx, code, slot, phase, buffer, room):
 
 def wait(code, own, _large):
     def native(request, status):
-        answer = complete(code, request, 1)
-        if answer in (TO_PYTHON, NOTHING):
+        answer = complete_all(code, 1, request)
+        if answer == TO_PYTHON:
             return call_long(python_function(own), request, status)
         retire(request, status)
         return answer
@@ -216,11 +220,8 @@ def test(code, own, _large):
 
 def wait_all(code, own, _large):
     def native(number, requests, statuses):
-        answer = 0
-        for i in range(int_of(number)):
-            if answer == 0:
-                answer = complete(code, requests + 4 * i, 1)
-        if answer in (TO_PYTHON, NOTHING):
+        answer = complete_all(code, int_of(number), requests)
+        if answer == TO_PYTHON:
             return call_long(python_function(own), number, requests, statuses)
         if answer == 0:
             for i in range(int_of(number)):
@@ -228,6 +229,22 @@ def wait_all(code, own, _large):
         return answer
 
     return native
+
+
+def complete_all(code, number, requests):
+    """Wait for a while until requests are complete. Return 0 if they are, an error of MPI, or TO_PYTHON."""
+    for _ in range(ROUNDS):
+        left, answer = 0, 0
+        for i in range(number):
+            if answer in (0, NOTHING):
+                answer = complete(code, requests + 4 * i, left == 0)
+                left += 1 if answer == NOTHING else 0
+        if answer not in (0, NOTHING):
+            return answer
+        if left == 0:
+            return 0
+        yield_core()
+    return TO_PYTHON
 
 
 def complete(code, request, waits):
@@ -287,7 +304,7 @@ def mrecv(code, own, large):
         answer = TO_PYTHON
         if slot and (length == 0 or (length > 0 and is_memory(buffer))) and length >= peek(slot + t.LENGTH):
             answer = receive(code, slot, FILL, buffer, length, t.PROBED)
-        if answer == TO_PYTHON:
+        if answer in (TO_PYTHON, NOTHING):
             return call_long(python_function(own), buffer, number, datatype, message, status)
         put_status(status, peek(slot + t.SOURCE), peek(slot + t.TAG), peek(slot + t.LENGTH))
         gil = py.ensure_gil()
