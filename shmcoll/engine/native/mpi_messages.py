@@ -72,8 +72,8 @@ def recv(code, own, large):
 
 
 def sendrecv(send_code, recv_code, own, large):
-    """Two calls, if the message that goes is not long. If the receive needs Python, it is MPI_Recv of Python: its number
-    comes next (`FUNCTIONS`)."""
+    """Two calls, if the message that goes is not long. If the receive needs Python, that is MPI_Recv: its number comes
+    next (`FUNCTIONS`)."""
     python_recv = own + 2
 
     def native(buffer, count, datatype, dest, tag, into, room, recvtype, source, recvtag, comm, status):
