@@ -43,6 +43,7 @@ from shmcoll.engine.native.mpi_table import find, int_of
 from shmcoll.engine.native.tables import KINDS, ROUTINES, dtype_in
 
 NO_REQUEST = NO_MESSAGE = 0x2C000000
+NOBODYS_MESSAGE = 0x6C000000
 ANY_TAG = -1
 ROUNDS = 64  # of looks for the messages of several receives, before Python waits for them
 NOTHING = -2  # no message has come, and nothing has been done
@@ -285,7 +286,11 @@ def retire(request, status):
 
 def mprobe(code, own, _large):
     def native(source, tag, comm, message, status):
-        answer, slot = probed(code, comm, int_of(source), int_of(tag), FETCH) if message else (TO_PYTHON, 0)
+        answer, slot = TO_PYTHON, 0
+        if message:
+            poke_int(message, NOBODYS_MESSAGE)  # until it is there: after Ctrl-C mpi4py looks at it
+            put_status(status, PROC_NULL, ANY_TAG, 0)
+            answer, slot = probed(code, comm, int_of(source), int_of(tag), FETCH)
         if answer != 0:
             if answer in (TO_PYTHON, NOTHING):
                 return call_long(python_function(own), source, tag, comm, message, status)
@@ -302,6 +307,10 @@ def mrecv(code, own, large):
         length = bytes_of(datatype, number if large else int_of(number))
         slot = slot_of(peek_int(message), t.FIRST_MESSAGE) if message else 0
         answer = TO_PYTHON
+        if message and peek_int(message) == NOBODYS_MESSAGE:
+            put_status(status, PROC_NULL, ANY_TAG, 0)
+            poke_int(message, NO_MESSAGE)
+            return 0
         if slot and (length == 0 or (length > 0 and is_memory(buffer))) and length >= peek(slot + t.LENGTH):
             answer = receive(code, slot, FILL, buffer, length, t.PROBED)
         if answer in (TO_PYTHON, NOTHING):

@@ -50,4 +50,5 @@ def _messages(comm: Comm) -> Iterator[str]:
             sender = f"rank {comm.from_native(source)} with tag {tag}, {length} bytes"
             yield f"a message was never received: from {sender}, in {comm.in_words}"
     if found > _MOST:
-        yield f"{found - _MOST} more messages were never received, in {comm.in_words}"
+        more = found - _MOST
+        yield f"{more} more message{'s were' if more > 1 else ' was'} never received, in {comm.in_words}"

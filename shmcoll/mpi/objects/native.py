@@ -60,7 +60,7 @@ def _failed(context: int, status: int, more: int) -> int:
             return _continued(comm, more)
         raise dispatcher.failures.error(operation, status)
     except BaseException as error:
-        return handle(error, operation, owner, has_outputs="probe" in operation)
+        return handle(error, operation, owner, has_outputs=False)
 
 
 def _continued(comm: Any, more: int) -> int:
