@@ -147,3 +147,16 @@ def test_ctrl_c_in_a_call_ends_the_program(shmrun: Shmrun) -> None:
     done = shmrun("-n", 2, "--mpi", shmrun.write(INTERRUPTED))
     assert done.returncode == 130 and done.stdout == "cleaned up\n", done
     assert "KeyboardInterrupt" in done.stderr and "Exception ignored" not in done.stderr
+
+
+def test_an_mpi4py_that_wants_more_is_told_what_is_missing(shmrun: Shmrun) -> None:
+    import mpi4py
+
+    module = next(Path(mpi4py.__file__).parent.glob("MPI.mpich.*.so"))
+    other = shmrun.folder / "mpi4py"
+    other.mkdir()
+    (other / "__init__.py").touch()
+    (other / module.name).write_bytes(module.read_bytes().replace(b"\0MPI_Barrier\0", b"\0MPI_Novelty\0"))
+    code, out, err = python(shmrun, "-m", "shmrun", "-n", "2", "--mpi", "-c", SUM, PYTHONPATH=str(shmrun.folder))
+    assert (code, out) == (1, "") and err.count("\n") == 1
+    assert "does not have, such as MPI_Novelty; upgrade shmcoll" in err
