@@ -234,3 +234,9 @@ def test_an_interrupt_reaches_a_program_that_waits(shmrun: Shmrun, wait: str) ->
 def test_an_exit_from_a_signal_handler_has_its_code(shmrun: Shmrun) -> None:
     code, out, err = run(shmrun, 2, WAITING.format(wait=WAITS[2], signal="SIGTERM"))
     assert code == 5 and "reached SystemExit" in out, (code, out, err)
+
+
+@pytest.mark.slow
+def test_survivors_go_on(shmrun: Shmrun) -> None:
+    done = shmrun("-n", 3, "--on-failure", "continue", "--mpi", PROGRAMS / "survivors.py")
+    assert done.stdout == "all right\n" * 2, done.stderr

@@ -35,6 +35,7 @@ CHAPTERS = (
     "window_epochs",
     "window_accesses",
     "first_version",
+    "failures",
 )
 
 
