@@ -24,8 +24,8 @@ from shmcoll.mpi.abi.facts import FUNCTIONS
 LIBRARY = ctypes.CDLL(os.environ["MPI4PY_LIBMPI"])
 ROOM = 1 << 12
 IN_PLACE = -1
-#: functions that are not called: they begin MPI, or end it or the process
-LEFT_OUT = {"MPI_Init", "MPI_Init_thread", "MPI_Finalize", "MPI_Abort", "MPI_Pcontrol"}
+#: functions that are not called: they begin MPI, or end it, a communicator or the process
+LEFT_OUT = {"MPI_Init", "MPI_Init_thread", "MPI_Finalize", "MPI_Abort", "MPI_Pcontrol", "MPIX_Comm_revoke"}
 #: pointers that may be null, by function (a pattern) and argument
 MAY_BE_NULL = [
     ("((Comm|Session)_attach_buffer|Buffer_attach|Win_create|Win_attach|Win_detach)", "buffer|base"),
