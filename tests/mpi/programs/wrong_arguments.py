@@ -159,7 +159,7 @@ def wrong(argument: Argument, objects: Objects, dice: random.Random) -> list[int
         return [objects.freed[argument.type], c[null], dice.choice(others), pointer, -1, dice.getrandbits(31)]
     if argument.kind == "number":
         bits = 8 * ctypes.sizeof(argument.ctype) - 1
-        return [-1, -3, -1 << bits, (1 << bits) - 1, dice.getrandbits(bits)]
+        return [-1, -3, -1 << bits, (1 << bits) - 1, dice.getrandbits(bits) | 1 << (bits - 1)]
     return [0, IN_PLACE] if argument.name in ("sendbuf", "recvbuf") else [0]
 
 
