@@ -23,7 +23,7 @@ from shmcoll.mpi.objects.errors import MPIError
 from shmcoll.mpi.objects.handles import COMM, GROUP
 from shmcoll.mpi.objects.processes import Processes
 from shmcoll.mpi.objects.scratch import POOL
-from shmcoll.startup import children, orders
+from shmcoll.startup import children, greeting, orders
 
 
 class Process:
@@ -80,6 +80,11 @@ class Process:
         if self._world is None:
             raise MPIError("MPI_ERR_OTHER", handles.closed[0])
         return self._world
+
+    @property
+    def me(self) -> greeting.Process:
+        """This process, for others."""
+        return self.known.process(self.rank)
 
     def finish(self) -> None:
         """Leave the job, when all ranks are ready to."""

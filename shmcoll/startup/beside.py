@@ -4,62 +4,39 @@ Each group has a communicator, and one process of it, its root, holds an end of 
 
     1   each group gathers who its processes are: `Process`
     2   each root sends a hello: a random token, the machine, the processes of its group. Or what prevents them
-    3   a root that has read the other's hello sends READY. One that has read READY, too, goes on
+    3   a root that has read the other's hello sends READY. One that has read READY, too, goes on (`greeting.py`)
     4   each root broadcasts to its group what it has learnt, or why nothing came of it
     5   all join a job whose name is a hash of both tokens (`rendezvous.py`). The group with the smaller token has the
         first ranks
 
-All processes know both hellos after step 4, so all come to the same result. A root that gave up has closed its
-connection, and never sends READY: the other root reads the end of the connection, and does not go on. A root that has
-sent READY goes on with its group, unless one of the processes ends.
+All processes know both hellos after step 4, so all come to the same result. A root that gave up before it has sent
+READY has closed its connection: the other root reads that, and does not go on. One that is interrupted between the two
+READY leaves the other group alone in step 5, for the limit of joining.
 
 Nobody waits forever. In steps 2 and 3 a root has a limit of time, and looks at what its caller watches. It repeats
 step 4 with "not yet" while it waits for somebody to connect, so that the waits of the others stay short. In step 5
 everybody looks whether a process of either group has ended, and the job has the limit of joining.
 """
 
-import contextlib
 import hashlib
-import json
 import os
-import secrets
-import select
 import socket
-import struct
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 from shmcoll.communicator import Communicator
-from shmcoll.engine.system import connections
 from shmcoll.engine.system.handlers import ignored, reraise_of_handler
 from shmcoll.engine.system.processes import has_ended, process_start
 from shmcoll.engine.system.text import to_bytes
 from shmcoll.errors import RankFailed, ShmcollError
+from shmcoll.startup import greeting
 from shmcoll.startup import join as startup
-from shmcoll.startup import machine
+from shmcoll.startup.greeting import Hello, Look, Process
 from shmcoll.startup.ports import Port
 
-_SLICE = 0.02  # seconds between two looks
 _PAUSE = 1.0  # seconds after which a group that accepts hears "not yet"
-_HEARING = 10.0  # seconds that one who has connected may take to say hello
-_HEAD = struct.Struct("<8sQ")
-_MAGIC = b"shmcollB"
-_LONGEST = 1 << 24  # bytes of a hello
-_READY = b"+"
-
-Look = Callable[[], None]
-Hello = dict[str, Any]
-
-
-class Process(NamedTuple):
-    """Which process it is. job: the nonce of the job that it has joined first, and its rank there."""
-
-    job: str
-    rank: int
-    pid: int
-    start: int
 
 
 class NotMet(ShmcollError):
@@ -111,14 +88,14 @@ def accept(
         while True:
             if line := port.take():
                 with line, ignored(OSError):
-                    return _greet(line, "0", members, time.monotonic() + _HEARING, look)
+                    return greeting.greet(line, "0", members, time.monotonic() + greeting.HEARING, look)
             look()
             now = time.monotonic()
             if end is not None and now > end:
                 raise NotMet(f"nobody has connected within {limit:g} s")
             if now > pause:
                 return None
-            select.select([port.listener], [], [], _SLICE)
+            greeting.can_read(port.listener)
 
     return _join(comm, root, me, greet)
 
@@ -142,56 +119,13 @@ def connect(comm: Communicator, root: int, me: Process, open_line: Callable[[], 
     def greet(members: Sequence[Process]) -> list[Hello]:
         with open_line() as line:
             try:
-                return _greet(line, place, members, time.monotonic() + limit, lambda: None)
+                return greeting.greet(line, place, members, time.monotonic() + limit, lambda: None)
             except TimeoutError:
                 raise NotMet(f"the other side has not answered within {limit:g} s") from None
             except OSError as error:
                 raise NotMet(f"the other side has ended the connection: {error}") from None
 
     return _join(comm, root, me, greet)
-
-
-def refuse(line: socket.socket, text: str) -> None:
-    """Say, in place of a hello, why nobody will come. The other side has read it when it closes the connection."""
-    with line, ignored(OSError):
-        _send(line, {"error": text})
-        line.settimeout(_HEARING)
-        while line.recv(_LONGEST):
-            pass
-
-
-def hello(members: Sequence[Process], place: str = "") -> Hello:
-    """Return what a root says to the other one. members: the processes of its group. place: as in `connect`."""
-    said = {"token": place + secrets.token_hex(16), "machine": machine.identity(), "members": members}
-    read: Hello = json.loads(json.dumps(said))  # as the other side will read it
-    return read
-
-
-def _greet(line: socket.socket, place: str, members: Sequence[Process], end: float, look: Look) -> list[Hello]:
-    """Return the own hello and the other's, when both roots go on. Raises `OSError` if the other one does not."""
-    mine = hello(members, place)
-    _send(line, mine)
-    magic, length = _HEAD.unpack(_receive(line, _HEAD.size, end, look))
-    if magic != _MAGIC or length > _LONGEST:
-        raise ConnectionError("what the other side says is not from shmcoll")
-    theirs = json.loads(_receive(line, length, end, look))
-    if "error" not in theirs:
-        connections.send(line, _READY, _HEARING)
-        _receive(line, len(_READY), end, look)
-    return [mine, theirs]
-
-
-def _send(line: socket.socket, said: Hello) -> None:
-    data = to_bytes(json.dumps(said))
-    connections.send(line, _HEAD.pack(_MAGIC, len(data)) + data, _HEARING)
-
-
-def _receive(line: socket.socket, length: int, end: float, look: Look) -> bytes:
-    while not select.select([line], [], [], _SLICE)[0]:
-        look()
-        if time.monotonic() > end:
-            raise TimeoutError("the other side says nothing")
-    return connections.receive(line, length, end + _HEARING)
 
 
 def _join(
@@ -241,14 +175,3 @@ def meet(me: Process, mine: Hello, theirs: Hello, launcher: str) -> Joined:
     rank = members.index(me)
     world = startup.join_beside(f"beside:{key}", rank, len(members), launcher, look=look)
     return Joined(world, members, sides[0] is mine)
-
-
-@contextlib.contextmanager
-def of_descriptor(fd: int) -> Iterator[socket.socket]:
-    """Give a socket for a descriptor of the program, which stays open and as it is."""
-    was = os.get_blocking(fd)
-    try:
-        with socket.socket(fileno=os.dup(fd)) as line:
-            yield line
-    finally:
-        os.set_blocking(fd, was)

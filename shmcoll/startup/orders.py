@@ -35,10 +35,10 @@ class Order:
 
     def refuse(self, text: str) -> None:
         """Tell the rank why nothing can be started."""
-        from shmcoll.startup import beside, ports
+        from shmcoll.startup import greeting, ports
 
         with contextlib.suppress(ports.NoPort):
-            beside.refuse(ports.connect(self.port), text)
+            greeting.refuse(ports.connect(self.port), text)
 
 
 def take() -> Order | None:

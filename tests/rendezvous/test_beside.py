@@ -16,7 +16,7 @@ from shmcoll.engine.memory import arena as arenas
 from shmcoll.engine.memory.group import Group
 from shmcoll.errors import RankFailed
 from shmcoll.runtime.local_rank import LocalRank
-from shmcoll.startup import beside, ports, rendezvous
+from shmcoll.startup import beside, greeting, ports, rendezvous
 from tests.support.patience import PATIENCE
 
 JOINED, NOT_MET, RANK_FAILED, ELSEWHERE = range(10, 14)
@@ -27,7 +27,7 @@ def alone() -> Communicator:
     return Communicator(LocalRank(arena, 0, "test"), Group.world(arena), "world")
 
 
-def outcome(join: Callable[[Communicator, beside.Process], beside.Joined]) -> int:
+def outcome(join: Callable[[Communicator, greeting.Process], beside.Joined]) -> int:
     """What comes of a call; a job that is joined is used and left."""
     comm = alone()
     try:
@@ -46,7 +46,7 @@ def outcome(join: Callable[[Communicator, beside.Process], beside.Joined]) -> in
 
 
 def forked(
-    join: Callable[[Communicator, beside.Process], beside.Joined], before: Callable[[], None] = lambda: None
+    join: Callable[[Communicator, greeting.Process], beside.Joined], before: Callable[[], None] = lambda: None
 ) -> int:
     pid = os.fork()
     if pid == 0:
@@ -54,7 +54,7 @@ def forked(
     return pid
 
 
-def _run(join: Callable[[Communicator, beside.Process], beside.Joined], before: Callable[[], None]) -> NoReturn:
+def _run(join: Callable[[Communicator, greeting.Process], beside.Joined], before: Callable[[], None]) -> NoReturn:
     code = 1
     try:
         before()
@@ -74,7 +74,7 @@ def accepting(port: ports.Port, before: Callable[[], None] = lambda: None, limit
         port.listener = socket.socket(fileno=mine)
         before()
 
-    def join(comm: Communicator, me: beside.Process) -> beside.Joined:
+    def join(comm: Communicator, me: greeting.Process) -> beside.Joined:
         return beside.accept(comm, 0, me, lambda: port, limit=limit, look=lambda: None)
 
     pid = forked(join, begin)
@@ -110,7 +110,7 @@ def test_nobody_comes(port: ports.Port) -> None:
 def test_the_other_side_gives_up(port: ports.Port) -> None:
     """Its hello is there, and nobody goes on with it."""
     with ports.connect(port.name) as line:
-        beside._send(line, beside.hello([]))
+        greeting._send(line, greeting.hello([]))
     accepts = accepting(port)
     assert ended(forked(connecting(port.name))) == JOINED
     assert ended(accepts) == JOINED
@@ -118,7 +118,7 @@ def test_the_other_side_gives_up(port: ports.Port) -> None:
 
 def test_a_refusal(port: ports.Port) -> None:
     accepts = accepting(port)
-    beside.refuse(ports.connect(port.name), "there is no such program")
+    greeting.refuse(ports.connect(port.name), "there is no such program")
     assert ended(accepts) == NOT_MET
 
 
@@ -145,8 +145,8 @@ def test_a_descriptor_of_the_program() -> None:
     ends[0].setblocking(False)
 
     def joining(end: socket.socket) -> Callable[..., beside.Joined]:
-        def join(comm: Communicator, me: beside.Process) -> beside.Joined:
-            with beside.of_descriptor(end.fileno()) as line:
+        def join(comm: Communicator, me: greeting.Process) -> beside.Joined:
+            with greeting.of_descriptor(end.fileno()) as line:
                 joined = beside.connect(comm, 0, me, lambda: line, "")
             assert os.get_blocking(end.fileno()) is (end is ends[1])
             return joined
@@ -175,18 +175,22 @@ def test_names(port: ports.Port) -> None:
 
 
 def test_a_fork_keeps_no_port_open(port: ports.Port) -> None:
-    asked, told = os.pipe()
+    ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid == 0:
-        os.read(asked, 1)
+        ours.close()
+        theirs.send(b".")
+        theirs.recv(1)
         os._exit(0)
+    theirs.close()
+    assert ours.recv(1) == b"."
     port.close()
-    with pytest.raises(ports.NoPort, match="is closed"):
-        ports.connect(port.name)
-    os.write(told, b".")
-    assert ended(pid) == 0
-    os.close(asked)
-    os.close(told)
+    try:
+        with pytest.raises(ports.NoPort, match="is closed"):
+            ports.connect(port.name)
+    finally:
+        ours.close()
+        assert ended(pid) == 0
 
 
 def test_a_port_of_another_user_is_not_there(port: ports.Port, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ CHAPTERS = (
     "groups",
     "communicators",
     "intercommunicators",
+    "ports",
     "processes",
     "topologies",
     "status",

@@ -18,7 +18,7 @@ from shmcoll.mpi.objects.errors import MPIError
 from shmcoll.mpi.objects.functions import mpi
 from shmcoll.mpi.objects.info import Info
 from shmcoll.mpi.process import PROCESS
-from shmcoll.startup import beside
+from shmcoll.startup import beside, greeting
 
 
 @mpi()
@@ -58,13 +58,13 @@ def Intercomm_create(comm: Comm, leader: int, peer: Comm | None, remote_leader: 
             raise MPIError("MPI_ERR_COMM", "the leader passes no communicator that reaches the other leader")
         peer.check_peer(remote_leader)
         to = peer.to_native(remote_leader)
-        mine = beside.hello([PROCESS.known.process(number) for number in comm.group.ranks])
+        mine = greeting.hello([PROCESS.known.process(number) for number in comm.group.ranks])
         other = mine, peer.native.sendrecv_object(mine, to, to, sendtag=tag, recvtag=tag)[0]
     mine, other = comm.native.broadcast_object(other, leader)
-    numbers = [PROCESS.known.number(beside.Process(*one)) for one in other["members"]]
+    numbers = [PROCESS.known.number(greeting.Process(*one)) for one in other["members"]]
     if max(*numbers, *comm.group.ranks) < PROCESS.world.size:
         return of_groups(comm, numbers, f"MPI_Intercomm_create {tag}")
-    return of_jobs(comm, beside.meet(PROCESS.known.process(PROCESS.rank), mine, other, comm.native.launcher))
+    return of_jobs(comm, beside.meet(PROCESS.me, mine, other, comm.native.launcher))
 
 
 @mpi()

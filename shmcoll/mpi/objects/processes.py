@@ -1,6 +1,6 @@
 """The processes that this one knows, by number: those of its job by their ranks, and then others as it meets them.
 
-The numbers of others are this process's own. Between processes, a process is named by `beside.Process`.
+The numbers of others are this process's own. Between processes, a process is named by `greeting.Process`.
 """
 
 from weakref import WeakKeyDictionary
@@ -9,7 +9,8 @@ from shmcoll.communicator import Communicator
 from shmcoll.engine import layout
 from shmcoll.engine.memory import records
 from shmcoll.runtime.local_rank import LocalRank
-from shmcoll.startup.beside import Joined, Process, this_process
+from shmcoll.startup.beside import Joined, this_process
+from shmcoll.startup.greeting import Process
 
 
 class Processes:
