@@ -60,19 +60,27 @@ def _opened(name: str) -> Port:
     return _open[name]
 
 
-@mpi()
+def _name(address: int) -> str:
+    """Return the name that the root passes; others may pass a null pointer."""
+    if not address:
+        raise NoPort("port_name is a null pointer")
+    return text_at(address)
+
+
+@mpi(nullable=("port_name",))
 def Comm_accept(name: int, _info: Info | None, root: int, comm: Comm) -> Comm:
     check(comm, root)
     with failing_as("MPI_ERR_PORT"):
-        port = lambda: _opened(text_at(name))  # noqa: E731 - the name is the root's
-        return of_jobs(comm, beside.accept(comm.native, root, PROCESS.me, port, look=lambda: None))
+        return of_jobs(
+            comm, beside.accept(comm.native, root, PROCESS.me, lambda: _opened(_name(name)), look=lambda: None)
+        )
 
 
-@mpi()
+@mpi(nullable=("port_name",))
 def Comm_connect(name: int, _info: Info | None, root: int, comm: Comm) -> Comm:
     check(comm, root)
     with failing_as("MPI_ERR_PORT"):
-        return of_jobs(comm, beside.connect(comm.native, root, PROCESS.me, lambda: ports.connect(text_at(name)), "1"))
+        return of_jobs(comm, beside.connect(comm.native, root, PROCESS.me, lambda: ports.connect(_name(name)), "1"))
 
 
 @mpi()

@@ -4,12 +4,13 @@ A group that spawns opens a port, has `shmrun` start the children, which connect
 (`shmcoll/startup/children.py`).
 """
 
+import itertools
 from collections.abc import Callable, Iterator
 
 from shmcoll.engine.memory import records
 from shmcoll.errors import RankFailed
 from shmcoll.mpi.abi.facts import CONSTANTS as c
-from shmcoll.mpi.abi.memory import Numbers, pointers_at, text_at
+from shmcoll.mpi.abi.memory import Numbers, number_type, pointers_at, text_at
 from shmcoll.mpi.chapters.communicators import free
 from shmcoll.mpi.chapters.intercommunicators import of_jobs
 from shmcoll.mpi.chapters.ports import check, failing_as
@@ -49,7 +50,7 @@ def Comm_get_parent() -> Comm | None:
     return parent if parent and parent.handle != COMM.null else None
 
 
-@mpi()
+@mpi(nullable=("command",))
 def Comm_spawn(command: int, argv: int, ranks: int, info: Info | None, root: int, comm: Comm, codes: Numbers) -> Comm:
     return _spawn(comm, root, codes, lambda: [_command(command, argv, ranks, info)])
 
@@ -67,6 +68,8 @@ def Comm_spawn_multiple(
 
 
 def _command(command: int, argv: int, ranks: int, info: Info | None) -> Command:
+    if not command:
+        raise MPIError("MPI_ERR_ARG", "command is a null pointer")
     if ranks < 1:
         raise MPIError("MPI_ERR_ARG", f"maxprocs must be 1 or more, got {ranks}")
     info = info or Info()
@@ -76,10 +79,11 @@ def _command(command: int, argv: int, ranks: int, info: Info | None) -> Command:
 
 def _texts(array: int) -> Iterator[str]:
     """Yield the texts of an array that ends with a null pointer."""
-    for pointer in pointers_at(array, 1 << 20):
-        if not pointer:
+    pointers = Numbers(number_type("char *"), array)
+    for i in itertools.count():
+        if not pointers[i]:
             return
-        yield text_at(pointer)
+        yield text_at(pointers[i])
 
 
 def _spawn(comm: Comm, root: int, codes: Numbers, read: Callable[[], list[Command]]) -> Comm:
