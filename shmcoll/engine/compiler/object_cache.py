@@ -332,7 +332,14 @@ def _reached(start: Iterable[Path | str]) -> set[Path]:
 
 @cache
 def _imported(path: Path) -> list[Path]:
-    modules = re.findall(r"^from (shmcoll[.\w]*) import (\([^)]*\)|.*)", read_text(path), re.MULTILINE)
-    names = [module for module, _ in modules] + [f"{m}.{n}" for m, names in modules for n in re.findall(r"\w+", names)]
-    paths = (_ROOT / (name.removeprefix("shmcoll").lstrip(".").replace(".", "/") + ".py") for name in names)
-    return [path for path in paths if path.exists()]
+    found = []
+    for module, names in re.findall(r"^from (shmcoll[.\w]*) import (\([^)]*\)|.*)", read_text(path), re.MULTILINE):
+        if (file := _file_of(module)).exists():
+            found.append(file)
+        else:  # a package, and modules in it
+            found += [file for name in re.findall(r"\w+", names) if (file := _file_of(f"{module}.{name}")).exists()]
+    return found
+
+
+def _file_of(module: str) -> Path:
+    return Path(f"{_ROOT}/{module.removeprefix('shmcoll').lstrip('.').replace('.', '/')}.py")

@@ -30,8 +30,7 @@ def refuse_the_rest() -> None:
     for name in NAMES:
         if name not in MAKERS:
             REFUSED.append(name)
-            raises = partial(_raise, f"shmcoll does not have this function: {reason(name)}")
-            MAKERS[name] = partial(callback, name, raises if FUNCTIONS[name][0] == "int" else _nothing)
+            MAKERS[name] = partial(callback, name, partial(_raise, name) if FUNCTIONS[name][0] == "int" else _nothing)
 
 
 def reason(name: str) -> str:
@@ -44,5 +43,5 @@ def _nothing(*_: Any) -> int:
     return 0
 
 
-def _raise(text: str, *_: Any) -> None:
-    raise MPIError("MPI_ERR_UNSUPPORTED_OPERATION", text)
+def _raise(name: str, *_: Any) -> None:
+    raise MPIError("MPI_ERR_UNSUPPORTED_OPERATION", f"shmcoll does not have this function: {reason(name)}")
