@@ -16,6 +16,7 @@ import sysconfig
 import threading
 from pathlib import Path
 
+import shmcoll
 from shmcoll.errors import ShmcollError
 from shmcoll.mpi.abi.executables import needs
 from shmcoll.mpi.abi.library import SONAME, Host
@@ -25,12 +26,13 @@ _OTHERS = ("libmpi", "libmpi_abi", "libmpi_cxx")
 _LIBC = ctypes.CDLL(None)
 _AT_EXIT = ctypes.CFUNCTYPE(None, ctypes.c_int, ctypes.c_void_p)
 
-#: what the interpreter runs first, with its paths and those of the Python that runs `shmrun`
+#: what the interpreter runs first, with the paths of the Python that runs `shmrun`: it may be of a virtual environment
 _BEGINNING = """
-import signal, sys
+import os, signal, sys
 if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # unless the program has a handler
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 sys.path[:], sys.executable, sys.prefix, sys.exec_prefix = {!r}
+sys.path[:0] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
 try:
     from shmcoll.mpi import host
     host.begin()
@@ -52,8 +54,7 @@ def environment(program: str) -> dict[str, str]:
             raise ShmcollError(
                 f"{program!r} is linked to {name}, which is not of the MPICH family; link it to {SONAME}"
             )
-    paths = [str(Path(path or ".").absolute()) for path in sys.path]
-    code = _BEGINNING.format((paths, sys.executable, sys.prefix, sys.exec_prefix))
+    code = _BEGINNING.format((_paths(), sys.executable, sys.prefix, sys.exec_prefix))
     try:
         path = library_file(Host(str(libpython()), sys.base_prefix, code))
     except OSError as e:
@@ -63,6 +64,12 @@ def environment(program: str) -> dict[str, str]:
     if has_own_folders:  # what is loaded already has the name that the program looks for
         made["LD_PRELOAD"] = " ".join([str(path), *filter(None, [os.environ.get("LD_PRELOAD")])])
     return made
+
+
+def _paths() -> list[str]:
+    """Return where modules are, without what this process alone has: the folder of its script, and PYTHONPATH."""
+    own = {"", str(Path.cwd()), str(Path(sys.argv[0]).parent), *os.environ.get("PYTHONPATH", "").split(os.pathsep)}
+    return [str(Path(shmcoll.__file__).parents[1]), *(path for path in sys.path if path not in own)]
 
 
 def libpython() -> Path:

@@ -144,3 +144,19 @@ def test_a_program_that_is_linked_to_another_mpi_is_refused(shmrun: Shmrun) -> N
     done = shmrun("-n", 2, "--mpi", "./other")
     assert done.returncode == 1 and done.stderr.count("\n") == 1
     assert "is linked to libmpi.so.40, which is not of the MPICH family" in done.stderr
+
+
+def test_the_library_for_programs_is_the_same_in_each_folder(shmrun: Shmrun) -> None:
+    """Each would be another file in the cache."""
+    made = []
+    for name in ("one", "two"):
+        (shmrun.folder / name).mkdir()
+        words = [
+            sys.executable,
+            "-c",
+            "import os, shmcoll.mpi.host as host; print(host.environment('x')['MPI4PY_LIBMPI'])",
+        ]
+        own = {**os.environ, "PYTHONPATH": str(shmrun.folder / name)}
+        done = subprocess.run(words, cwd=shmrun.folder / name, env=own, capture_output=True, text=True, check=True)
+        made.append(done.stdout)
+    assert made[0] == made[1] and made[0].endswith("libmpi.so.12\n")
