@@ -55,7 +55,8 @@ def main() -> int:
                     printing.tell(resource_table.table(outcome))
                 if wanted.report_json:
                     resource_table.write_json(outcome, wanted.report_json)
-            return failure_summary.speak(outcome, program.remark(what[0]))
+            manner = " (as by MPI_Abort)" if "mpi" in wanted.aliases else ""
+            return failure_summary.speak(outcome, program.remark(what[0]), manner)
     except program.Refused as e:
         if order:
             order.refuse(str(e))

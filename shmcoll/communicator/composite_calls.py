@@ -46,6 +46,7 @@ ROUTINES = {
     "shared gather": ("all_reduce", "all_gather_v", "all_gather", "barrier"),
     "shared broadcast": ("broadcast", "all_gather", "barrier"),
     "shared scatter": ("broadcast", "all_gather", "barrier"),
+    "MPI_Finalize": ("barrier",),
 }
 
 _NOTHING = (None, None, 0, 0, 0, 0)  # the arguments of a call without any

@@ -225,6 +225,7 @@ COMPOSITE_NAMES = (
     "shared gather",
     "shared broadcast",
     "shared scatter",
+    "MPI_Finalize",
 )
 
 

@@ -87,10 +87,10 @@ class Process:
         return self.known.process(self.rank)
 
     def finish(self) -> None:
-        """Leave the job, when all ranks are ready to."""
+        """Leave the job, when all ranks are ready to. No barrier of the program agrees with this one."""
         if self.is_finalized:
             raise MPIError("MPI_ERR_OTHER", "MPI is finalized already")
-        self.world.native.barrier()
+        self.world.native._compose("MPI_Finalize", lambda parts: parts.barrier())
         self.is_finalized = True
         for line in leftovers.lines():
             print(f"shmcoll: at the end of MPI on rank {self.rank}: {line}", file=sys.stderr)

@@ -25,6 +25,9 @@ from shmrun.cli import printing
 from shmrun.start import exception_report
 from shmrun.start.program import Kind, Program
 
+#: modules that end all ranks by MPI_Abort when one exits with a code
+_ABORTING = ("mpi4py.run", "mpi4py.futures")
+
 
 def run(
     program: Program,
@@ -63,6 +66,8 @@ def run(
         if isinstance(e.code, str):  # a message, which the interpreter would print among the output of other ranks
             uncaught.ends_by(e)
             e.code = 1 if report(e) else e.code
+        elif e.code and program.kind is Kind.MODULE and program.name in _ABORTING:
+            uncaught.ends_by(e)
         try:
             _flush()
         except OSError as lost:

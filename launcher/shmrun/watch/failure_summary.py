@@ -26,8 +26,14 @@ _HINTS: dict[int, str] = {
 }
 
 
-def speak(outcome: Outcome, remark: str) -> int:
-    """Print on stderr how the job failed, if it did, with a remark on its program. Returns its exit code."""
+def speak(outcome: Outcome, remark: str, manner: str = "") -> int:
+    """Print on stderr how the job failed, if it did. Returns its exit code.
+
+    Args:
+        outcome: of the job.
+        remark: on its program.
+        manner: what programs of its kind call such an end.
+    """
     failed = outcome.failed
     if outcome.late:
         what = f"the limit of {outcome.timeout:g} s (--timeout) is over; still running: {names(outcome.late)}"
@@ -41,7 +47,9 @@ def speak(outcome: Outcome, remark: str) -> int:
     first = outcome.ranks[number]
     if _is_broken_pipe(first) and _has_lost_reader():
         return 128 + signal.SIGPIPE
-    return _say(outcome, [r for r in failed if r is not first], _cause(outcome, first, remark), _exit_code(first))
+    return _say(
+        outcome, [r for r in failed if r is not first], _cause(outcome, first, remark, manner), _exit_code(first)
+    )
 
 
 def _say(outcome: Outcome, others: list[Rank], cause: str, code: int) -> int:
@@ -54,13 +62,13 @@ def _say(outcome: Outcome, others: list[Rank], cause: str, code: int) -> int:
     return code
 
 
-def _cause(outcome: Outcome, rank: Rank, remark: str) -> str:
+def _cause(outcome: Outcome, rank: Rank, remark: str, manner: str) -> str:
     status, log = rank.status or 0, f"; it printed to {rank.log}" if rank.log else ""
     if rank.raised:
         text = rank.raised.text.rstrip()
-        return f"rank {rank.number} failed first, with exit code {_exit_code(rank)}{log}:\n{text}"
+        return f"rank {rank.number} failed first, with exit code {_exit_code(rank)}{manner}{log}:\n{text}"
     if status > 0:
-        return f"rank {rank.number} failed first, with exit code {status}{log}{remark}"
+        return f"rank {rank.number} failed first, with exit code {status}{manner}{log}{remark}"
     from shmcoll.diagnostics.rank_status import last_operation  # numpy comes with it, and BLAS before its variables
 
     said = (describe(status), last_operation(outcome.arena, rank.number), _hint(rank))
