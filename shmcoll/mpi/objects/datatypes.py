@@ -1,13 +1,13 @@
 """Datatypes: which bytes, from an address on, belong to an element.
 
-A datatype is a list of contiguous runs of bytes (`runs.py`), computed once when it is made. A contiguous datatype has
-one, and its data go as they are, without packing. `derived.py` makes datatypes of others.
+A datatype is a list of contiguous runs of bytes (`runs.py`), computed once, when it is first needed. A contiguous
+datatype has one, and its data go as they are, without packing. `derived.py` makes datatypes of others.
 
 Cost of packing n elements: O(n * runs) copies in native code.
 """
 
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,6 +38,8 @@ class Datatype:
     """A datatype.
 
     Args:
+        find: returns the runs, when they are first needed.
+        size: the bytes of an element.
         lb, extent: as the standard has them; the true ones follow from the runs.
         contents: how it was made.
         alignment: of the basic type that needs most.
@@ -49,7 +51,8 @@ class Datatype:
 
     def __init__(
         self,
-        runs: Runs,
+        find: Callable[[], Runs],
+        size: int,
         lb: int,
         extent: int,
         contents: Contents,
@@ -58,8 +61,8 @@ class Datatype:
         has_bounds: bool = False,
         name: str = "",
     ):
-        self.runs = runs
-        self.size = runs.bytes
+        self._find = find
+        self.size = size
         self.lb, self.extent = lb, extent
         self.alignment = alignment
         self.has_bounds = has_bounds
@@ -69,9 +72,19 @@ class Datatype:
         self.attributes = Attributes()
         self.dtype: np.dtype | None = None  # of numpy, of a basic type
         self.pair: tuple[Datatype, Datatype] | None = None  # of a value and an index
-        some = len(runs.offsets) > 0
-        self.true_lb = int(runs.offsets.min()) if some else 0
-        self.true_ub = int((runs.offsets + runs.lengths).max()) if some else 0
+
+    @cached_property
+    def runs(self) -> Runs:
+        """Where the bytes of an element are."""
+        return self._find()
+
+    @cached_property
+    def true_lb(self) -> int:
+        return int(self.runs.offsets.min()) if self.size else 0
+
+    @cached_property
+    def true_ub(self) -> int:
+        return int((self.runs.offsets + self.runs.lengths).max()) if self.size else 0
 
     @property
     def is_named(self) -> bool:
@@ -187,7 +200,7 @@ def _add_basic(name: str, code: str | None) -> Datatype:
     size = (handle & 0xFFFF) >> 8  # MPICH has the size in the handle
     runs = one_run(size, len(BASICS))
     spelled = _SPELLED.get(name, f"MPI_{name}")
-    made = Datatype(runs, 0, size, Contents(NAMED), alignment=_alignment(size, code), name=spelled)
+    made = Datatype(lambda: runs, size, 0, size, Contents(NAMED), alignment=_alignment(size, code), name=spelled)
     made.dtype = np.dtype(code) if code else None
     BASICS.append(made)
     DATATYPE.add(made, handle)
@@ -207,7 +220,8 @@ for _name, (_value, _index) in _PAIRS.items():
     _place = -(-_first.size // _second.alignment) * _second.alignment
     _unit = max(_first.alignment, _second.alignment)
     _made = Datatype(
-        joined([_first.runs, _second.runs.moved(_place)]),
+        partial(joined, [_first.runs, _second.runs.moved(_place)]),
+        _first.size + _second.size,
         0,
         -(-(_place + _second.size) // _unit) * _unit,
         Contents(NAMED),

@@ -6,6 +6,7 @@ type that needs most, unless bounds were set.
 """
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from shmcoll.mpi.abi.facts import CONSTANTS as c
 from shmcoll.mpi.objects.datatypes import Contents, Datatype
 from shmcoll.mpi.objects.errors import MPIError
 from shmcoll.mpi.objects.handles import DATATYPE
-from shmcoll.mpi.objects.runs import check_number, joined
+from shmcoll.mpi.objects.runs import Runs, check_number, joined
 
 _C, _FORTRAN = c["MPI_ORDER_C"], c["MPI_ORDER_FORTRAN"]
 _NONE, _BLOCK, _CYCLIC = (c[f"MPI_DISTRIBUTE_{name}"] for name in ("NONE", "BLOCK", "CYCLIC"))
@@ -26,7 +27,6 @@ def blocks(parts: Sequence[Blocks], contents: Contents, *, is_struct: bool = Fal
     """Return the datatype of blocks."""
     for _, lengths, _ in parts:
         check_counts("block length", lengths)
-    runs = joined([old.runs.blocks(old.extent, lengths, places) for old, lengths, places in parts])
     alignment = max([old.alignment for old, lengths, _ in parts if (lengths > 0).any()], default=1)
     bounds = [(old.has_bounds, *_bounds(old, *some)) for old, *some in parts if _has_any(old, some[0])]
     has_bounds = any(is_set for is_set, _, _ in bounds)
@@ -34,19 +34,35 @@ def blocks(parts: Sequence[Blocks], contents: Contents, *, is_struct: bool = Fal
     lb, ub = min((low for low, _ in counted), default=0), max((high for _, high in counted), default=0)
     if is_struct and not has_bounds:
         ub += -(ub - lb) % alignment
-    made = Datatype(runs, lb, ub - lb, contents, alignment=alignment, has_bounds=has_bounds)
-    DATATYPE.add(made)
-    return made
+
+    def find() -> Runs:
+        return joined([old.runs.blocks(old.extent, lengths, places) for old, lengths, places in parts])
+
+    size = sum(old.size * int(lengths.sum()) for old, lengths, _ in parts)
+    return _added(Datatype(find, size, lb, ub - lb, contents, alignment=alignment, has_bounds=has_bounds))
 
 
 def regular(old: Datatype, count: int, length: int, stride: int, contents: Contents) -> Datatype:
     """Return the datatype of `count` equally long blocks at equal distances in bytes."""
     check_counts("count", [count])
     check_counts("block length", [length])
-    if count > 1 and stride == length * old.extent:  # they are one
-        count, length = 1, count * length
-    check_number(count)
-    return blocks([(old, np.full(count, length), np.arange(count) * stride)], contents)
+    number = count * length
+    has_any = number > 0 and (old.has_bounds or old.size > 0)
+    ends = (0, (count - 1) * stride), (0, (length - 1) * old.extent)  # of blocks, of the elements in one
+    lb, ub = (old.lb + sum(map(min, ends)), old.lb + old.extent + sum(map(max, ends))) if has_any else (0, 0)
+    pieces, each = (1, number) if stride == length * old.extent else (count, length)
+    check_number(pieces)
+
+    def find() -> Runs:
+        return old.runs.blocks(old.extent, np.full(pieces, each), np.arange(pieces) * stride)
+
+    alignment, has_bounds = (old.alignment if number else 1), has_any and old.has_bounds
+    return _added(Datatype(find, number * old.size, lb, ub - lb, contents, alignment=alignment, has_bounds=has_bounds))
+
+
+def _added(made: Datatype) -> Datatype:
+    DATATYPE.add(made)
+    return made
 
 
 def resized(old: Datatype, lb: int, extent: int, contents: Contents) -> Datatype:
@@ -72,8 +88,7 @@ def _as_derived(made: Datatype, contents: Contents) -> Datatype:
     for name in ("is_contiguous", "rows"):
         made.__dict__.pop(name, None)
     made.contents, made.name, made.is_committed = contents, "", False
-    DATATYPE.add(made)
-    return made
+    return _added(made)
 
 
 def subarray(
@@ -138,20 +153,25 @@ def _of_dimensions(
     if order not in (_C, _FORTRAN):
         raise MPIError("MPI_ERR_ARG", f"order {order} is neither MPI_ORDER_C nor MPI_ORDER_FORTRAN")
     check_counts("size", sizes, least=1)
-    runs, stride = old.runs, old.extent
-    for i in range(len(sizes)) if order == _FORTRAN else reversed(range(len(sizes))):
-        starts, lengths = spans[i]
-        runs = runs.blocks(stride, lengths, starts * stride)
-        stride *= sizes[i]
-    made = Datatype(runs, 0, stride, contents, alignment=old.alignment, has_bounds=True)
-    DATATYPE.add(made)
-    return made
+
+    def find() -> Runs:
+        runs, stride = old.runs, old.extent
+        for i in range(len(sizes)) if order == _FORTRAN else reversed(range(len(sizes))):
+            starts, lengths = spans[i]
+            runs = runs.blocks(stride, lengths, starts * stride)
+            stride *= sizes[i]
+        return runs
+
+    number, part = prod(sizes), prod(int(lengths.sum()) for _, lengths in spans)
+    made = Datatype(find, part * old.size, 0, number * old.extent, contents, alignment=old.alignment, has_bounds=True)
+    return _added(made)
 
 
 def check_counts(what: str, counts: Sequence[int] | np.ndarray, least: int = 0) -> None:
     """Refuse a number that is too small."""
-    for one in np.asarray(counts)[np.asarray(counts) < least][:1]:
-        raise MPIError("MPI_ERR_ARG", f"{what} {one} is less than {least}")
+    smallest = np.min(counts, initial=least) if isinstance(counts, np.ndarray) else min(counts, default=least)
+    if smallest < least:
+        raise MPIError("MPI_ERR_ARG", f"{what} {smallest} is less than {least}")
 
 
 def _has_any(old: Datatype, lengths: np.ndarray) -> bool:
