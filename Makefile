@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # images set it; the tests start thousands of interpreters, which import the same files
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all steady shuffled launchers test-launchers mindspore test-mindspore test-mindspore-calls test-torch ray test-ray vllm sglang test-vllm test-sglang test-nodes test-aarch64 test-packages coverage lint docs site bench peers stress clean
+.PHONY: help setup demo test test-all steady shuffled launchers test-launchers mindspore test-mindspore test-mindspore-calls test-torch ray test-ray vllm sglang test-vllm test-sglang test-nodes test-mpi4py test-aarch64 test-packages coverage lint docs site bench peers stress clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -169,6 +169,19 @@ PACKAGES := .packages-mpi
 
 test-mpi-packages: $(TESTS) $(LAUNCHERS)/mpich/.ready  ## run the tests of packages for mpi4py, here and over MPICH (NAMES: of which)
 	@$(BIN)/python tests/mpi/packages.py $(PACKAGES) --mpich $(LAUNCHERS)/mpich $(NAMES)
+# mpi4py's source archive has its own tests. They run on the mpi4py of the same version, which the index has without an MPI
+MPI4PY_VERSION := 4.1.2
+MPI4PY := .mpi4py/$(MPI4PY_VERSION)
+RANKS ?= 2
+
+$(MPI4PY)/.ready: $(TESTS)
+	@echo "== fetching mpi4py's own tests into $(@D)"
+	@mkdir -p $(@D) && $(BIN)/python -m pip install --quiet --disable-pip-version-check mpi4py==$(MPI4PY_VERSION) \
+	  && $(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary mpi4py --dest $(@D) mpi4py==$(MPI4PY_VERSION) \
+	  && tar -xzf $(@D)/mpi4py-$(MPI4PY_VERSION).tar.gz --strip-components 1 -C $(@D) && touch $@
+
+test-mpi4py: $(MPI4PY)/.ready  ## run mpi4py's own tests on our MPI; RANKS='1 2 3 4', ARGS='test_win' runs some
+	@for ranks in $(RANKS); do $(BIN)/python tests/mpi/suite.py $(MPI4PY)/test -n $$ranks --jobs 2 $(ARGS) || exit 1; done
 
 # Debian's packages for aarch64, and an emulator for it
 EMULATED := .aarch64
