@@ -30,8 +30,9 @@ def _access(perform: Callable[..., None]) -> Callable[..., None]:
     return mpi()(perform)
 
 
-def _check_length(origin: Buffer, count: int, datatype: Datatype) -> None:
-    if origin.bytes != count * datatype.size:
+def _check_length(origin: Buffer, count: int, datatype: Datatype, *, fits: bool = False) -> None:
+    """Raise unless the origin has as many bytes as the target. fits: whether it fits though it has not."""
+    if origin.bytes != count * datatype.size and not fits:
         raise MPIError("MPI_ERR_COUNT", f"the origin has {origin.bytes} bytes, and the target {count * datatype.size}")
 
 
@@ -48,11 +49,12 @@ def Put(
 ) -> None:
     if place := win.place("MPI_Put", rank, displacement, target_count, target_type):
         origin = Buffer(address, count, datatype)
-        _check_length(origin, target_count, target_type)
+        whole, rest = divmod(origin.bytes, target_type.size or 1)
+        _check_length(origin, target_count, target_type, fits=whole <= target_count and not rest)
         target, at = place
         if origin.bytes:
             with win.reaching("MPI_Put", rank):
-                target.write(at, target_count, target_type, origin.packed())
+                target.write(at, whole, target_type, origin.packed())
 
 
 @_access
@@ -68,9 +70,10 @@ def Get(
 ) -> None:
     if place := win.place("MPI_Get", rank, displacement, target_count, target_type):
         origin = Buffer(address, count, datatype)
-        _check_length(origin, target_count, target_type)
+        length = target_count * target_type.size
+        _check_length(origin, target_count, target_type, fits=length <= origin.bytes)
         target, at = place
-        if origin.bytes:
+        if length:
             with win.reaching("MPI_Get", rank):
                 origin.fill_from(target.read(at, target_count, target_type))
 

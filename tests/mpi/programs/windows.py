@@ -152,6 +152,21 @@ def posts_and_starts():
     win.Free()
 
 
+def what_is_received_may_have_more_room(make):
+    win = make()
+    there, next_one, before = np.frombuffer(win, np.int64), (me + 1) % size, (me - 1) % size
+    win.Fence()
+    win.Put(np.array([me, 7]), next_one, (0, 3, MPI.LONG))
+    win.Fence()
+    assert there.tolist() == [before, 7, 0]
+    got = np.full(3, 9)
+    win.Get(got, next_one, (0, 2, MPI.LONG))
+    assert error_class(win.Put, np.ones(12, np.int8), next_one, (0, 3, MPI.LONG)) == MPI.ERR_COUNT
+    win.Fence()
+    assert got.tolist() == [me, 7, 9]
+    win.Free()
+
+
 def what_is_refused():
     memory = np.zeros(2, np.int64)
     win = MPI.Win.Create(memory, 8, comm=comm)
@@ -165,6 +180,7 @@ def what_is_refused():
     assert error_class(win.Put, x, me, 1) == error_class(win.Get, x, me, -1) == MPI.ERR_RMA_RANGE
     assert error_class(win.Put, x, size) == MPI.ERR_RANK
     assert error_class(win.Put, x, me, (0, 1, MPI.LONG)) == MPI.ERR_COUNT
+    assert error_class(win.Get, x[:1], me, (0, 2, MPI.LONG)) == MPI.ERR_COUNT
     assert error_class(win.Accumulate, x, me, op=MPI.Op.Create(lambda *_: None)) == MPI.ERR_OP
     assert error_class(win.Accumulate, np.ones(1, complex), me, op=MPI.MAX) == MPI.ERR_OP
     win.Unlock(me)
@@ -180,5 +196,7 @@ shared_memory_is_one_array()
 a_column_of_private_memory()
 a_dynamic_window()
 posts_and_starts()
+what_is_received_may_have_more_room(lambda: MPI.Win.Create(np.zeros(3, np.int64), 8, comm=comm))
+what_is_received_may_have_more_room(lambda: MPI.Win.Allocate(24, 8, comm=comm))
 what_is_refused()
 print("all right")
