@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # images set it; the tests start thousands of interpreters, which import the same files
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all steady shuffled launchers test-launchers mindspore test-mindspore test-mindspore-calls test-torch ray test-ray vllm sglang test-vllm test-sglang test-nodes test-mpi4py test-aarch64 test-packages coverage lint docs site bench peers stress clean
+.PHONY: help setup demo test test-all steady shuffled launchers test-launchers mindspore test-mindspore test-mindspore-calls test-torch ray test-ray vllm sglang test-vllm test-sglang test-nodes test-mpi4py test-mpi-packages test-aarch64 test-packages coverage lint docs site bench peers stress clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -169,6 +169,7 @@ PACKAGES := .packages-mpi
 
 test-mpi-packages: $(TESTS) $(LAUNCHERS)/mpich/.ready  ## run the tests of packages for mpi4py, here and over MPICH (NAMES: of which)
 	@$(BIN)/python tests/mpi/packages.py $(PACKAGES) --mpich $(LAUNCHERS)/mpich $(NAMES)
+
 # mpi4py's source archive has its own tests. They run on the mpi4py of the same version, which the index has without an MPI
 MPI4PY_VERSION := 4.1.2
 MPI4PY := .mpi4py/$(MPI4PY_VERSION)
