@@ -48,11 +48,11 @@ def all_gather_v(code, own, large):
 def gather_v(code, own, large):
     def native(source, count, datatype, target, counts, places, recvtype, root, comm):
         known, at, answer = find(table(), t.COMMS, comm), int_of(root), TO_PYTHON
-        length = bytes_of(datatype, count if large else int_of(count))
+        length, item = bytes_of(datatype, count if large else int_of(count)), bytes_of(recvtype, 1)
         if known and length >= 0 and source != IN_PLACE:
             if at != peek(known + t.RANK):
                 answer = move(known, code, at, source, length, 0, 0, 0, 0, NONE, 0, 0, 0, large)
-            elif (item := bytes_of(recvtype, 1)) > 0:
+            elif item > 0:
                 answer = move(known, code, at, source, length, 0, 0, 0, target, NONE, counts, places, item, large)
         if answer == TO_PYTHON:
             f = python_function(own)
@@ -65,11 +65,11 @@ def gather_v(code, own, large):
 def scatter_v(code, own, large):
     def native(source, counts, places, datatype, target, count, recvtype, root, comm):
         known, at, answer = find(table(), t.COMMS, comm), int_of(root), TO_PYTHON
-        length = bytes_of(recvtype, count if large else int_of(count))
+        length, item = bytes_of(recvtype, count if large else int_of(count)), bytes_of(datatype, 1)
         if known and length >= 0 and target != IN_PLACE:
             if at != peek(known + t.RANK):
                 answer = move(known, code, at, 0, NONE, 0, 0, 0, target, length, 0, 0, 0, large)
-            elif (item := bytes_of(datatype, 1)) > 0:
+            elif item > 0:
                 answer = move(known, code, at, source, NONE, counts, places, item, target, length, 0, 0, 0, large)
         if answer == TO_PYTHON:
             f = python_function(own)
@@ -84,9 +84,9 @@ def all_to_all_v(code, own, large):
         known, item, other = find(table(), t.COMMS, comm), bytes_of(datatype, 1), bytes_of(recvtype, 1)
         answer = TO_PYTHON
         if known and item > 0 and other > 0 and source != IN_PLACE:
+            out, room = target, NONE
             answer = move(
-                *(known, code, 0, source, NONE, counts, places, item),
-                *(target, NONE, recvcounts, recvplaces, other, large),
+                known, code, 0, source, NONE, counts, places, item, out, room, recvcounts, recvplaces, other, large
             )
         if answer == TO_PYTHON:
             f = python_function(own)
@@ -120,9 +120,10 @@ def move(comm, code, root, x, length, counts, places, item, out, room, recvcount
     if answer == c.OK:
         set_line(ctx + c.X, BYTE if given != NONE else 0, x, given)
         set_line(ctx + c.OUT, BYTE if taken != NONE else 0, out, taken)
-        for word in (c.REDUCTION, c.ARGUMENT_2, c.ALGORITHM):
-            poke(ctx + word, 0)
+        poke(ctx + c.REDUCTION, 0)
         poke(ctx + c.ARGUMENT, root)
+        poke(ctx + c.ARGUMENT_2, 0)
+        poke(ctx + c.ALGORITHM, 0)
         if routine == 0 or not arrays_suit(ctx, kind):
             answer = c.NEEDS_PYTHON
         else:
@@ -165,8 +166,9 @@ def fill_sends(ctx, kind, counts, places, item, large):
 
 def fill_receives(ctx, kind, counts, places, item, large):
     x, out, ends = ctx + c.X, ctx + c.OUT, row(ctx, layout.TABLE_SIZES)
-    for i in (layout.RECV_COUNTS, layout.RECV_DISPLS, layout.RECV_ROOM):
-        set_row(ctx, i, -1)
+    set_row(ctx, layout.RECV_COUNTS, -1)
+    set_row(ctx, layout.RECV_DISPLS, -1)
+    set_row(ctx, layout.RECV_ROOM, -1)
     if kind & X_AT_ROOT:
         poke(row(ctx, layout.RECV_COUNTS) + peek(ctx + c.ARGUMENT) * WORD, peek(out + c.COUNT))
     elif receives(ctx, kind):

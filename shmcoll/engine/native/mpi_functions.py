@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from shmcoll.engine.native import mpi_collectives, mpi_getters, mpi_messages, mpi_requests, mpi_windows
+from shmcoll.engine.native import mpi_collectives, mpi_counted, mpi_getters, mpi_messages, mpi_requests, mpi_windows
 from shmcoll.engine.native.mpi_entry import install
 
 NAME = "mpi_functions"
@@ -12,6 +12,7 @@ INSTALL = "install"
 #: for large counts; the names of the operations; and the number of arguments in C
 _MAKERS: dict[str, tuple[Any, str, int]] = (
     mpi_collectives.FUNCTIONS
+    | mpi_counted.FUNCTIONS
     | mpi_messages.FUNCTIONS
     | mpi_requests.FUNCTIONS
     | mpi_windows.FUNCTIONS
