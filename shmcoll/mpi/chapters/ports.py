@@ -1,4 +1,4 @@
-"""MPI's chapter on ports, by which groups of several jobs connect, and on names of ports.
+"""MPI's chapter on ports: by these, groups of several jobs connect. Ports are published under names.
 
 All of it is one step: two groups join a job beside their own (`shmcoll/startup/beside.py`), and its communicator is the
 native one of an intercommunicator.

@@ -1,4 +1,4 @@
-"""MPI's chapter on processes that a group spawns, and how groups part.
+"""MPI's chapter on processes that come later: a group spawns them, and parts from them.
 
 A group that spawns opens a port, has `shmrun` start the children, which connect to it in MPI_Init, and accepts
 (`shmcoll/startup/children.py`).

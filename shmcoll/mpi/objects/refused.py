@@ -10,8 +10,6 @@ from shmcoll.mpi.objects.functions import MAKERS, callback
 
 #: why, by a pattern of the name without MPI_ or MPIX_
 REASONS = {
-    r"Comm_spawn|Comm_spawn_multiple": "shmcoll starts no processes while a job runs; start them with shmrun -n",
-    r"Open_port|Close_port|Comm_(accept|connect|join)|(Publish|Unpublish|Lookup)_name": "jobs of shmcoll do not meet",
     r"Abi_set_fortran_\w+": "there is no Fortran here",
     r"Comm_agree": "ranks agree in spite of failures by MPIX_Comm_shrink and a reduction",
     r".*_enqueue(_c)?|(Stream|Threadcomm|Async)_\w+|(Start|Stop)_progress_thread|Comm_(get_stream|test_threadcomm)": (
