@@ -40,7 +40,8 @@ def main(asked: dict[str, Any], address: str) -> None:
 
         native = shmcoll.init()
     turns.pause()
-    turns.found = MPI.Get_library_version().splitlines()[0] if library.rank == 0 else None
+    version = " ".join(MPI.Get_library_version().splitlines()[0].strip("\0").split())
+    turns.found = version if library.rank == 0 else None
     for call in apart(library.comm, native, library.collective, asked["quick"]):
         if asked["call"] in f"{call.name}, {short_size(call.bytes)}":
             line = asdict(measure(contest, call))
