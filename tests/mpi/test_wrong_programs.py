@@ -167,7 +167,8 @@ print("all right")
 
 
 def test_threads_and_forks(shmrun: Shmrun) -> None:
-    assert run(shmrun, 2, THREADS) == (0, "all right\nall right\n", "")
+    code, out, err = run(shmrun, 2, THREADS)
+    assert (code, out) == (0, "all right\nall right\n"), err
 
 
 INTERRUPTED = """
