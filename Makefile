@@ -183,6 +183,9 @@ $(MPI4PY)/.ready: $(TESTS)
 
 test-mpi4py: $(MPI4PY)/.ready  ## run mpi4py's own tests on our MPI; RANKS='1 2 3 4', ARGS='test_win' runs some
 	@for ranks in $(RANKS); do $(BIN)/python tests/mpi/suite.py $(MPI4PY)/test -n $$ranks --jobs 2 $(ARGS) || exit 1; done
+ifndef ARGS
+	@$(BIN)/python -m pytest tests/mpi/test_demos.py
+endif
 
 # Debian's packages for aarch64, and an emulator for it
 EMULATED := .aarch64

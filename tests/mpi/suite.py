@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-LIMIT = 600.0  # seconds for a job
+LIMIT = 600.0  # seconds for a file, and half of those for several
 
 #: tests that fail, or files that are left out, and why
 KNOWN = {
@@ -61,6 +61,7 @@ class Result(NamedTuple):
 def run(folder: Path, files: list[str], ranks: int, mpiexec: str) -> Result:
     """Run files in a job."""
     program = ["main.py", "-v", *(word for name in files for word in ("-i", rf"^{name}\.py$"))]
+    limit = LIMIT if len(files) == 1 else 2 * LIMIT
     with tempfile.TemporaryDirectory() as logs:
         if mpiexec:
             pattern = f"{logs}/rank.%r.log"
@@ -77,12 +78,12 @@ def run(folder: Path, files: list[str], ranks: int, mpiexec: str) -> Result:
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
-                timeout=LIMIT,
+                timeout=limit,
                 check=False,
             )
             said, code = done.stdout + done.stderr, done.returncode
         except subprocess.TimeoutExpired:
-            said, code = f"nothing after {LIMIT} s", 124
+            said, code = f"nothing after {limit} s", 124
         told = [path.read_text(errors="replace") for path in sorted(Path(logs).glob("rank.*.log"))]
     failed = sorted({name for text in told for name in _FAILED.findall(text)})
     names = Counter(_module(name) for text in told[:1] for name in _TEST.findall(text))
@@ -100,8 +101,9 @@ def _module(name: str) -> str:
 
 def results(folder: Path, files: list[str], options: argparse.Namespace) -> Iterator[Result]:
     """Run all files; yield what each job has given that has ended."""
-    jobs = [files[i :: options.jobs] for i in range(options.jobs)] if options.jobs else [[file] for file in files]
-    with ThreadPoolExecutor(options.jobs or 1) as pool:
+    number = min(options.jobs, len(files)) or len(files)
+    jobs = [files[i::number] for i in range(number)]
+    with ThreadPoolExecutor(max(options.jobs, 1)) as pool:
         for one in pool.map(lambda job: run(folder, job, options.ranks, options.mpiexec), jobs):
             if one.ended and len(one.files) > 1:
                 print(f"a job of {len(one.files)} files {one.ended}: they run again, each by itself", flush=True)
