@@ -15,6 +15,7 @@ from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory.arena import mib, usual_window
 from shmcoll.engine.system.cores import usable_cores
 from shmcoll.errors import ArenaError, CallNotAllowed, CollectiveMismatch, CollectiveTimeout, RankFailed
+from shmcoll.runtime.group_registry import GroupRegistry
 from tests.support import switches
 from tests.support.sleepers import signal_when_asleep
 from tests.support.waiting import until
@@ -496,3 +497,22 @@ def test_close_in_a_signal_handler_during_a_call_is_refused(ranks, board):
         group.close()
 
     ranks(2, close)
+
+
+def test_a_new_group_reads_nothing_of_those_that_are_open(ranks):
+    """Else a program's thousandth communicator takes a thousand times as long as its first."""
+
+    def use(comm) -> int:
+        asked = []
+        is_out = GroupRegistry._is_out
+        GroupRegistry._is_out = lambda *arguments: asked.append(arguments) or is_out(*arguments)
+        try:
+            groups = [comm.dup() for _ in range(5)]
+            told = len(asked)
+        finally:
+            GroupRegistry._is_out = is_out
+        for group in groups:
+            group.close()
+        return told
+
+    assert ranks(2, use) == [0, 0]
