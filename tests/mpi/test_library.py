@@ -4,10 +4,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from shmcoll.mpi.abi import library
+from shmcoll.mpi.abi import library, loaded
 from shmcoll.mpi.abi.facts import NAMES
 from shmcoll.mpi.abi.machine import CALLED, STUB
 from tests.mpi import elf
@@ -217,6 +218,29 @@ def test_on_aarch64_a_program_that_gets_no_python_ends_with_a_line(lacks: str) -
 def test_another_machine_is_refused_in_a_line() -> None:
     with pytest.raises(NotImplementedError, match="run on x86_64 and aarch64, and this machine is a riscv64"):
         library.image(machine="riscv64")
+
+
+def test_a_file_that_is_damaged_or_open_to_others_is_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHMCOLL_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(loaded, "PACKAGED", tmp_path / "none")
+    path = loaded.library_file()
+    assert path.read_bytes() == loaded.sealed() and loaded.library_file(HOST) != path
+    whole, wrong = path.read_bytes(), bytes([path.read_bytes()[0] ^ 1])
+    for spoil in (
+        lambda: path.write_bytes(wrong + whole[1:]),
+        lambda: path.write_bytes(whole[:-1]),
+        lambda: path.write_bytes(loaded.sealed(HOST)),  # whole, and of something else
+        lambda: path.chmod(0o666),
+        lambda: (path.unlink(), path.symlink_to(loaded.library_file(HOST))),
+    ):
+        spoil()
+        assert loaded.library_file() == path and path.read_bytes() == whole
+        assert path.stat().st_mode & 0o777 == 0o600 and not path.is_symlink()
+    path.parent.chmod(0o777)
+    with pytest.raises(PermissionError, match="chmod go-w"):
+        loaded.library_file()
 
 
 LOADED = """

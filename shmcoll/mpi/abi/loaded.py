@@ -46,9 +46,10 @@ def library_file(host: library.Host | None = None) -> Path:
     if host is None and _is_whole(PACKAGED, key, trusted_files.read_installed):
         return PACKAGED
     folder = cache_folder() / f"mpi-{key}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    trusted_files.check_folder(folder)
     path = folder / library.SONAME
     if not _is_whole(path, key, trusted_files.read):
-        folder.mkdir(mode=0o700, exist_ok=True)
         trusted_files.write(path, sealed(host))
     return path
 
