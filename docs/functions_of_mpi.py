@@ -9,7 +9,7 @@ from typing import Any
 import shmcoll.mpi  # noqa: F401 - it registers all functions
 from shmcoll.engine.native import mpi_functions
 from shmcoll.mpi.abi.facts import NAMES
-from shmcoll.mpi.objects import refused
+from shmcoll.mpi.objects import collective, refused
 from shmcoll.mpi.objects.functions import MAKERS
 
 INTRODUCTION = """What `shmrun --mpi` and `import shmcoll.mpi` have: each name of MPI 5.0 that the library of an MPICH
@@ -62,8 +62,10 @@ def _is_large(name: str) -> bool:
 
 def _title(home: str) -> str:
     """Return the chapter's name, from the first line of its file: MPI's chapter on this: what it has."""
-    found = re.match(r"MPI's chapters? on (.*?)[:.]", " ".join((modules[home].__doc__ or "").split()))
-    return found[1].capitalize() if found else "Collectives"  # those are made from one description
+    if home == collective.__name__:  # collectives are made from one description each
+        return "Collectives"
+    found = re.match(r"MPI's chapters? on (.*?)[:.,]", " ".join((modules[home].__doc__ or "").split()))
+    return (found[1] if found else home.rpartition(".")[2].replace("_", " ")).capitalize()
 
 
 def _home(made: Any) -> str:
