@@ -232,7 +232,7 @@ def Iprobe(source: int, tag: int, comm: Comm, status: int) -> bool:
 
 @mpi(inout=("message",))
 def Mprobe(source: int, tag: int, comm: Comm, message: Numbers, status: int) -> None:
-    """The message is one of nobody until it is there: after Ctrl-C mpi4py looks at it."""
+    """Store a message of nobody until one is there: after Ctrl-C mpi4py looks at it."""
     wanted, tag = _checked_receive(source, tag, comm)
     message.value = _MESSAGE_NO_PROC
     NO_PROC.store(status)

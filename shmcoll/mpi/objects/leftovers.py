@@ -6,6 +6,7 @@ from contextlib import suppress
 import numpy as np
 
 from shmcoll.engine.system.switches import is_on
+from shmcoll.errors import ShmcollError
 from shmcoll.mpi.objects.communicators import Comm
 from shmcoll.mpi.objects.handles import COMM, FILE, REQUEST, WIN
 from shmcoll.mpi.objects.native_requests import settle
@@ -22,7 +23,7 @@ def lines() -> Iterator[str]:
     """
     yield from _requests()
     for comm in COMM.all():
-        with suppress(Exception):  # of a group that has ended
+        with suppress(ShmcollError):  # of a group that has ended
             yield from _messages(comm)
     if is_on("SHMCOLL_CHECK"):
         counts = {"communicators": len(COMM.all()) - 2, "windows": len(WIN.all()), "files": len(FILE.all())}
