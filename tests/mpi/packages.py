@@ -98,7 +98,9 @@ PACKAGES = {
         "pySDC/projects/parallelSDC/tests/test_preconditioner_MPI.py",
         needs="mpi-pytest",
     ),
-    "ultranest": Package("4.6.3", 2, "tests/test_run.py tests/test_utils.py tests/test_netiterintegrate.py"),
+    "ultranest": Package(
+        "4.6.3", 2, "-o addopts= tests/test_run.py tests/test_utils.py tests/test_netiterintegrate.py"
+    ),
     "cobaya": Package(  # its archive lacks what the other tests import; one gives each rank another folder
         "3.6.2",
         2,
