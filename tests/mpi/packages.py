@@ -99,7 +99,7 @@ PACKAGES = {
         needs="mpi-pytest",
     ),
     "ultranest": Package(
-        "4.6.3", 2, "-o addopts= tests/test_run.py tests/test_utils.py tests/test_netiterintegrate.py"
+        "4.6.3", 2, "-o addopts= tests/test_utils.py tests/test_netiterintegrate.py tests/test_store.py"
     ),
     "cobaya": Package(  # its archive lacks what the other tests import; one gives each rank another folder
         "3.6.2",
