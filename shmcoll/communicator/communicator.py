@@ -341,15 +341,29 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
                 )
         return self._of_members(members, name)
 
-    def _of_members(self, members: Sequence[int], name: str, *, cells: bool = True) -> Communicator:
-        """Return the group of some ranks of this group, numbered in this order. See `subgroup`. cells: whether it makes
-        collectives."""
+    def _of_members(self, members: Sequence[int], name: str) -> Communicator:
+        """Return the group of some ranks of this group, numbered in this order. See `subgroup`."""
         self._dispatcher.check_rank("subgroup")
         self._local_rank.check_not_within("subgroup")
         arena, rank = self._local_rank.arena, self._local_rank.rank
         world = tuple(self._dispatcher.group.ranks[rank] for rank in members)
         which = identity(world, "subgroup", name, self._local_rank.closes[world, name])
-        return self._join(world, which, OfMembers(arena, world, rank, self.timeout), name, cells=cells)
+        return self._join(world, which, OfMembers(arena, world, rank, self.timeout), name)
+
+    def _for_messages(self) -> Communicator:
+        """Return a group of the same ranks for messages alone, so that they pass the asynchronous collectives of this
+        one. What ends one group ends both. All ranks call it once. They leave both if it fails."""
+        ranks, local_rank = self._dispatcher.group.ranks, self._local_rank
+        watch = OfMembers(local_rank.arena, ranks, local_rank.rank, self.timeout)
+        try:
+            made = self._join(ranks, identity(ranks, "messages", self._identity), watch, cells=False)
+            mine, theirs = self._dispatcher.failures, made._dispatcher.failures
+            mine.partner, theirs.partner, theirs.where = theirs, mine, mine.where
+            return made
+        except BaseException as error:
+            if not self._stays_open():
+                self._close_because("the group of its messages", error)
+            raise
 
     def shrink(self) -> Communicator:
         """Return the group of the ranks that are left, after a failure has ended this one. Every survivor calls it.

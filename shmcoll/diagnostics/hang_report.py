@@ -50,13 +50,16 @@ def inquest(
 
 def explained(error: Exception, arena: Arena) -> Exception:
     """Return the error of a wait without success, with a note. The note is the table that shows where all ranks are
-    now.
+    now. `waits` of the error is the sentence below it, if there is a rank that waits.
 
     Only one rank at a time does this. If two asked for stacks at once, each would mistake some of them for those of
     another thread.
     """
     with ignored(Exception), alone(arena, 2 * STACKS_PATIENCE):  # a failure here must not hide the error
-        error.add_note(inquest(arena, stacks=True, limit=STACKS_PATIENCE, patience=0))
+        found = standings(arena)
+        said = verdict(found, patience=0)
+        error.add_note(f"{table(found, stacks_of(found, STACKS_PATIENCE))}\n{said}")
+        error.waits = said if _waiting(found, patience=0) else ""  # type: ignore[attr-defined]
     return error
 
 

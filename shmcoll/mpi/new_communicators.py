@@ -9,7 +9,7 @@ from shmcoll.mpi.process import PROCESS
 
 def made(native: Any, group: Group, parent: Comm, *, remote: Group | None = None, offset: int = 0) -> Comm:
     """Return a new communicator. It has the error handler of the one that it comes from."""
-    comm = Comm(native, group, remote=remote, offset=offset)
+    comm = Comm(native, native._for_messages(), group, remote=remote, offset=offset)
     comm.errhandler = parent.errhandler
     COMM.add(comm)
     return comm

@@ -57,10 +57,11 @@ class Process:
         native = shmcoll.init()
         self.rank = native.rank
         self._pid = os.getpid()
-        self._world = Comm(native, Group(range(native.size)), name="MPI_COMM_WORLD")
+        self._world = Comm(native, native._for_messages(), Group(range(native.size)), name="MPI_COMM_WORLD")
         COMM.add(self._world, c["MPI_COMM_WORLD"])
         alone = native.subgroup([native.rank], name="MPI_COMM_SELF")
-        COMM.add(Comm(alone, Group([native.rank]), name="MPI_COMM_SELF"), c["MPI_COMM_SELF"])
+        own = Comm(alone, alone._for_messages(), Group([native.rank]), name="MPI_COMM_SELF")
+        COMM.add(own, c["MPI_COMM_SELF"])
         GROUP.add(Group([]), c["MPI_GROUP_EMPTY"])
         self.known = Processes(native)
         handles.closed.clear()

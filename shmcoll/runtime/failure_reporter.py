@@ -62,10 +62,13 @@ class FailureReporter:
         self._words = words
         self._rank = rank
         self.name = group.name(rank)  # in messages
-        self._where = (
+        self.where = (  # in messages
             f"rank {self.name}"
             if group == Group.world(group.arena)
             else f"rank {self.name}, in the group of {group.title}"
+        )
+        self.partner: FailureReporter | None = (
+            None  # of a group that ends with this one: see `Communicator._for_messages`
         )
         self._ended: ShmcollError | None = None
         self._refusal = _Refusal(0, "", "")
@@ -172,7 +175,7 @@ class FailureReporter:
 
     def _error(self, operation: str, status: int, judge: Callable[[str, int], ShmcollError]) -> BaseException:
         if self._is_shut:
-            closed = f"{operation} on {self._where}: another thread has closed the group meanwhile"
+            closed = f"{operation} on {self.where}: another thread has closed the group meanwhile"
             return RankFailed(closed, operation=operation)
         if operation in MESSAGES and status in (c.SEND_FIRST, c.DOES_NOT_FIT):
             call = f"{self._call(operation)} on rank {self.name}"
@@ -244,7 +247,7 @@ class FailureReporter:
         return f"{composite_name(composite) if composite else operation} #{self._sequence()}"
 
     def _call_here(self, operation: str) -> str:
-        return f"{self._call(operation)} on {self._where}"
+        return f"{self._call(operation)} on {self.where}"
 
     def _timeout(
         self, text: str, missing: Sequence[int], facts: Mapping[str, float] = MappingProxyType({})
@@ -288,7 +291,8 @@ class FailureReporter:
         calls = deadlock_report.calls(group, ranks, waiting.SITES_PATIENCE)
         text = deadlock_report.in_words(group, calls)
         if self._rank == finder:
-            records.amend(group, finder, text)  # the launcher quotes it
+            for one in filter(None, (self, self.partner)):
+                records.amend(one._group, finder, text)  # the launcher quotes it
         if self._rank in ranks:
             return Deadlock(text, missing=(source,), calls=calls)
         return RankFailed(f"{self._call_here(operation)}: {text}", rank=finder)
@@ -315,6 +319,13 @@ class FailureReporter:
         return np.frombuffer(ctypes.string_at(address, dtype.itemsize), dtype)[0]
 
     def _end(self, cause: int, text: str, facts: dict[str, Any] | None = None) -> None:
+        self._end_this(cause, text, facts)
+        if self.partner:  # it knows no circle of this group, and no number of a collective
+            cause = records.ABORTED if cause == records.DEADLOCKED else cause
+            known = {name: fact for name, fact in (facts or {}).items() if name != failure_facts.SEQUENCE}
+            self.partner._end_this(cause, text, known)
+
+    def _end_this(self, cause: int, text: str, facts: dict[str, Any] | None) -> None:
         with self._lock:
             if not self._is_shut:
                 records.end(self._group, self._rank, cause, text, facts)

@@ -18,7 +18,7 @@ from shmcoll.engine.layout import WORD
 from shmcoll.startup.join import init
 from shmcoll.torch.calls import GroupCalls
 from shmcoll.torch.errors import error_type, raising
-from shmcoll.torch.join import for_messages, of_ranks
+from shmcoll.torch.join import of_ranks
 from shmcoll.torch.tensors import empty, seconds
 
 #: the name of the backend
@@ -36,7 +36,7 @@ class Group(GroupCalls):
     def __init__(self, comm: Communicator, store: Any, timeout: timedelta):
         super().__init__(comm.rank, comm.size)  # type: ignore[call-arg]  # of torch's class
         self.comm = comm
-        self.messages = raising(partial(for_messages, comm))
+        self.messages = raising(comm._for_messages)
         for one in (self.comm, self.messages):
             one._dispatcher.failures.how_to_wait_longer = "Pass a larger timeout= to init_process_group or new_group"
             one._dispatcher.failures.how_to_call_beside = "torch.distributed.new_group()"

@@ -87,15 +87,6 @@ def of_ranks(world: Communicator, numbers: list[int], name: str) -> Communicator
     return world._of_members(numbers, name)
 
 
-def for_messages(comm: Communicator) -> Communicator:
-    """Return a communicator of the same ranks for messages alone. All of them call it, and leave both if it fails."""
-    try:
-        return startup.init()._of_members(comm.ranks, f"{comm._subgroup_name}, messages", cells=False)
-    except BaseException as error:
-        comm._close_because("the communicator of its messages", error)
-        raise
-
-
 def _job(rank: int, size: int, members: Sequence[int], name: str) -> Communicator:
     """Join the job of all ranks, or return its communicator if this process has joined it."""
     if startup._joined is None:
@@ -145,4 +136,4 @@ def _exchange(store: Any, key: str, rank: int, size: int, value: str, timeout: t
     return [to_text(value) for value in store.multi_get(keys)]
 
 
-__all__ = ["for_messages", "join", "of_ranks"]
+__all__ = ["join", "of_ranks"]

@@ -14,7 +14,7 @@ from tests.support.patience import PATIENCE
 pytest.importorskip("mpi4py")
 
 HERE = Path(__file__).parent / "programs"
-NAMES = ["stencil", "sample_sort", "conjugate_gradient", "master_and_workers", "pipeline"]
+NAMES = ["stencil", "sample_sort", "conjugate_gradient", "master_and_workers", "pipeline", "sparse_exchange"]
 ALL = f"import runpy; [runpy.run_path({str(HERE)!r} + '/' + name + '.py') for name in {NAMES}]"
 MPICH = Path(os.environ.get("SHMCOLL_LAUNCHERS") or Path(__file__).parents[2] / ".launchers") / "mpich"
 WRITTEN = [
@@ -22,6 +22,7 @@ WRITTEN = [
     "master and workers: 27760",
     "pipeline: 300644775",
     "sample sort: 68311190 to 1099485313516",
+    "sparse exchange: all have all",
     "stencil: 347.333",
 ]
 

@@ -237,6 +237,23 @@ def test_an_exit_from_a_signal_handler_has_its_code(shmrun: Shmrun) -> None:
     assert code == 5 and "reached SystemExit" in out, (code, out, err)
 
 
+def test_a_receive_and_a_barrier_that_wait_for_one_another_are_told(shmrun: Shmrun) -> None:
+    """Messages and collectives have groups of their own."""
+    text = """
+try:
+    world.Barrier() if world.rank else world.Recv(np.zeros(1), 1)
+except MPI.Exception as error:
+    print(error, flush=True)
+"""
+    code, out, err = run(shmrun, 2, text, "--wait-timeout", 1)
+    assert "Ranks 0, 1 wait for one another" in out and "recv(source=1" in out and "barrier() #1" in out, (
+        code,
+        out,
+        err,
+    )
+    assert all(f"on rank {rank} at job.py:7" in out for rank in (0, 1)), out
+
+
 @pytest.mark.slow
 def test_survivors_go_on(shmrun: Shmrun) -> None:
     done = shmrun("-n", 3, "--on-failure", "continue", "--mpi", PROGRAMS / "survivors.py")

@@ -14,7 +14,7 @@ from shmcoll.engine.native.tables import dtype_in
 def barrier(code, own, _large):
     def native(comm):
         known = find(table(), t.COMMS, comm)
-        answer = run(known, code, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0) if known else TO_PYTHON
+        answer = run(peek(known + t.CONTEXT), code, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0) if known else TO_PYTHON
         return call_long(python_function(own), comm) if answer == TO_PYTHON else answer
 
     return native
@@ -25,7 +25,9 @@ def broadcast(code, own, large):
         known, length = find(table(), t.COMMS, comm), bytes_of(datatype, count if large else int_of(count))
         answer = TO_PYTHON
         if known and length > 0 and is_memory(buffer):
-            answer = run(known, code, 0, int_of(root), 0, BYTE, buffer, length, BYTE, buffer, length, 0, 0)
+            answer = run(
+                peek(known + t.CONTEXT), code, 0, int_of(root), 0, BYTE, buffer, length, BYTE, buffer, length, 0, 0
+            )
         return call_long(python_function(own), buffer, count, datatype, root, comm) if answer == TO_PYTHON else answer
 
     return native
@@ -37,7 +39,9 @@ def all_reduce(code, own, large):
         word, number = typed(datatype, op, count if large else int_of(count), x, target)
         answer = TO_PYTHON
         if known and word:
-            answer = run(known, code, reduction(op), 0, 0, word, x, number, word, target, number, 0, 0)
+            answer = run(
+                peek(known + t.CONTEXT), code, reduction(op), 0, 0, word, x, number, word, target, number, 0, 0
+            )
         if answer == TO_PYTHON:
             return call_long(python_function(own), source, target, count, datatype, op, comm)
         return answer
@@ -55,7 +59,9 @@ def reduce(code, own, large):
             word, number = typed(datatype, op, count if large else int_of(count), x, target if is_root else x)
             if word:
                 into = word if is_root else 0
-                answer = run(known, code, reduction(op), at, 0, word, x, number, into, target, number, 0, 0)
+                answer = run(
+                    peek(known + t.CONTEXT), code, reduction(op), at, 0, word, x, number, into, target, number, 0, 0
+                )
         if answer == TO_PYTHON:
             return call_long(python_function(own), source, target, count, datatype, op, root, comm)
         return answer
@@ -73,7 +79,7 @@ def all_gather(code, own, large):
                 x, given = source, bytes_of(datatype, count if large else int_of(count))
             if given == length and is_memory(x):
                 total = length * peek(known + t.SIZE)
-                answer = run(known, code, 0, 0, 0, BYTE, x, length, BYTE, target, total, 0, 0)
+                answer = run(peek(known + t.CONTEXT), code, 0, 0, 0, BYTE, x, length, BYTE, target, total, 0, 0)
         if answer == TO_PYTHON:
             return call_long(python_function(own), source, count, datatype, target, recvcount, recvtype, comm)
         return answer
@@ -91,7 +97,7 @@ def all_to_all(code, own, large):
                 x, given = source, bytes_of(datatype, count if large else int_of(count))
             if given == length and is_memory(x):
                 total = length * peek(known + t.SIZE)
-                answer = run(known, code, 0, 0, 0, BYTE, x, total, BYTE, target, total, 0, 0)
+                answer = run(peek(known + t.CONTEXT), code, 0, 0, 0, BYTE, x, total, BYTE, target, total, 0, 0)
         if answer == TO_PYTHON:
             return call_long(python_function(own), source, count, datatype, target, recvcount, recvtype, comm)
         return answer
@@ -109,14 +115,14 @@ def gather(code, own, large):
                 length = bytes_of(datatype, count if large else int_of(count))
             if at != peek(known + t.RANK):
                 if length > 0 and is_memory(x):
-                    answer = run(known, code, 0, at, 0, BYTE, x, length, 0, 0, 0, 0, 0)
+                    answer = run(peek(known + t.CONTEXT), code, 0, at, 0, BYTE, x, length, 0, 0, 0, 0, 0)
             else:
                 part = bytes_of(recvtype, recvcount if large else int_of(recvcount))
                 if source == IN_PLACE:
                     x, length = target + at * part, part
                 if length > 0 and part == length and is_memory(x) and is_memory(target):
                     total = part * peek(known + t.SIZE)
-                    answer = run(known, code, 0, at, 0, BYTE, x, length, BYTE, target, total, 0, 0)
+                    answer = run(peek(known + t.CONTEXT), code, 0, at, 0, BYTE, x, length, BYTE, target, total, 0, 0)
         if answer == TO_PYTHON:
             return call_long(python_function(own), source, count, datatype, target, recvcount, recvtype, root, comm)
         return answer
@@ -134,14 +140,14 @@ def scatter(code, own, large):
                 length = bytes_of(recvtype, recvcount if large else int_of(recvcount))
             if at != peek(known + t.RANK):
                 if length > 0 and is_memory(out):
-                    answer = run(known, code, 0, at, 0, BYTE, out, length, BYTE, out, length, 0, 0)
+                    answer = run(peek(known + t.CONTEXT), code, 0, at, 0, BYTE, out, length, BYTE, out, length, 0, 0)
             else:
                 part = bytes_of(datatype, count if large else int_of(count))
                 if target == IN_PLACE:
                     out, length = source + at * part, part
                 if length > 0 and part == length and is_memory(out) and is_memory(source):
                     total = part * peek(known + t.SIZE)
-                    answer = run(known, code, 0, at, 0, BYTE, source, total, BYTE, out, length, 0, 0)
+                    answer = run(peek(known + t.CONTEXT), code, 0, at, 0, BYTE, source, total, BYTE, out, length, 0, 0)
         if answer == TO_PYTHON:
             return call_long(python_function(own), source, count, datatype, target, recvcount, recvtype, root, comm)
         return answer

@@ -61,18 +61,17 @@ def is_memory(address):
     return address > 0
 
 
-def run(comm, operation, reduction, argument, argument_2, x_type, x, x_count, out_type, out, out_count, status, more):
+def run(ctx, operation, reduction, argument, argument_2, x_type, x, x_count, out_type, out, out_count, status, more):
     """Call a routine. Return the code of MPI, or TO_PYTHON.
 
     Args:
-        comm: the row of the communicator.
+        ctx: the context of the communicator.
         x_type, out_type: type words; 0 for no array.
         status: the address for what is told of a received message, if it is one.
         more: AT_ONCE or 0.
     """
     if peek(table() + t.DEFERRED) and more != AT_ONCE:
         return TO_PYTHON
-    ctx = peek(comm + t.CONTEXT)
     gil = py.ensure_gil()
     answer = what_hinders(ctx, peek(ctx + KINDS + operation * WORD) or PEER)
     if answer == c.OK:

@@ -140,7 +140,9 @@ def sent(code, buffer, length, dest, tag, comm, more):
     """Send bytes. Return the code of MPI, or TO_PYTHON."""
     known = find(table(), t.COMMS, comm)
     if known and length >= 0 and (length == 0 or is_memory(buffer)):
-        return run(known, code, BEGIN, int_of(dest), int_of(tag), BYTE, buffer, length, 0, 0, 0, 0, more)
+        return run(
+            peek(known + t.MESSAGES), code, BEGIN, int_of(dest), int_of(tag), BYTE, buffer, length, 0, 0, 0, 0, more
+        )
     return TO_PYTHON
 
 
@@ -150,7 +152,7 @@ def received(code, buffer, length, source, tag, comm, status):
     if known and length >= 0 and (length == 0 or is_memory(buffer)) and peer != PROC_NULL:
         wanted = ANY if peer == ANY_SOURCE else peer  # the others are not in the group, which is found out later
         told = max(status, STATUS_IGNORE)
-        return run(known, code, FILL, wanted, int_of(tag), 0, 0, 0, BYTE, buffer, length, told, 0)
+        return run(peek(known + t.MESSAGES), code, FILL, wanted, int_of(tag), 0, 0, 0, BYTE, buffer, length, told, 0)
     return TO_PYTHON
 
 

@@ -72,7 +72,7 @@ def posted(comm, source, tag, buffer, length):
     if known == 0 or not ANY_SOURCE <= source < peek(known + t.SIZE) or source == PROC_NULL or tag < ANY_TAG:
         return 0
     gil, slot = py.ensure_gil(), 0
-    ctx = peek(known + t.CONTEXT)
+    ctx = peek(known + t.MESSAGES)
     if peek(ctx + c.ACTIVE) == 0 and peek(ctx + c.OWNER) == 0:
         slot = held(t.POSTED, peek(known), ANY if source == ANY_SOURCE else source, tag, buffer, length)
     py.leave_gil(gil)
@@ -133,7 +133,7 @@ def receive(code, slot, phase, buffer, room, state):
     elif is_possible:
         poke(slot + t.STATE, t.RUNNING)
         count(t.DEFERRED, -1)
-        answer = received(peek(known + t.CONTEXT), code, slot, phase, buffer, room)
+        answer = received(peek(known + t.MESSAGES), code, slot, phase, buffer, room)
         if answer in (TO_PYTHON, NOTHING):
             poke(slot + t.STATE, state)
             count(t.DEFERRED, 1)
@@ -145,7 +145,7 @@ def receive(code, slot, phase, buffer, room, state):
 
 def is_loaded(comm, code):
     """Return whether the routine of an operation is: else its answer does not say that no message has come."""
-    return peek(peek(comm + t.CONTEXT) + ROUTINES + code * WORD) != 0
+    return peek(peek(comm + t.MESSAGES) + ROUTINES + code * WORD) != 0
 
 
 def is_first(slot):
@@ -331,7 +331,7 @@ def probed(code, comm, source, tag, phase):
     answer, slot = TO_PYTHON, 0
     if known == 0 or not is_loaded(known, code) or peek(table() + t.DEFERRED) or source == PROC_NULL:
         return answer, slot
-    ctx = peek(known + t.CONTEXT)
+    ctx = peek(known + t.MESSAGES)
     gil = py.ensure_gil()
     told = what_hinders(ctx, peek(ctx + KINDS + code * WORD))
     if told == c.OK and peek(ctx + c.OWNER) == 0:

@@ -24,7 +24,7 @@ PYTHON = KEPT + 3 * WORD
 MOST_FUNCTIONS = 120
 
 ROWS = 512
-ROW_WORDS = 8
+ROW_WORDS = 9
 ROW = ROW_WORDS * WORD
 COMMS, TYPES, OPERATORS, WINS, SLOTS = ((PYTHON + MOST_FUNCTIONS * WORD) + i * ROWS * ROW for i in range(5))
 MOST_SLOTS = 32
@@ -33,9 +33,9 @@ SLOT = SLOT_WORDS * WORD
 TABLE_WORDS = (SLOTS + MOST_SLOTS * SLOT) // WORD
 
 HANDLE = 0
-# of an ordinary communicator, or of a window, which has a table in the place of a context; and of a communicator, the
-# keys and the values of two attributes that were asked for
-CONTEXT, RANK, SIZE, KEY, VALUE, KEY_2, VALUE_2 = (WORD * i for i in range(1, 8))
+# of an ordinary communicator: the contexts of its collectives and of its messages; of a window: a table in the place of
+# the first. And of a communicator, the keys and the values of two attributes that were asked for
+CONTEXT, MESSAGES, RANK, SIZE, KEY, VALUE, KEY_2, VALUE_2 = (WORD * i for i in range(1, 9))
 # of a datatype: its type word, how many elements it has, and their alignment, if it can be computed with, else 0; its
 # bytes, lower bound and extent; and whether elements one behind the other are one run of bytes
 TYPE, ELEMENTS, ALIGNMENT, BYTES, LOW, EXTENT, IS_RUN = (WORD * i for i in range(1, 8))

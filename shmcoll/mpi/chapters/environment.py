@@ -87,8 +87,8 @@ def Pcontrol(_level: int, _more: int) -> None:
 @mpi()
 def Abort(comm: Comm, code: int) -> None:
     """End this process, after the others have been told."""
-    for native in {comm.native, PROCESS.world.native}:
-        native.abort(f"MPI_Abort({code}) on {comm.in_words}")
+    for one in {comm, PROCESS.world}:
+        one.abort(f"MPI_Abort({code}) on {comm.in_words}")
     exit_now(code & 0xFF or 1)
 
 

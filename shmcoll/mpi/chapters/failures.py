@@ -18,11 +18,13 @@ _acknowledged: WeakKeyDictionary[Comm, tuple[int, ...]] = WeakKeyDictionary()
 
 
 def revoke(comm: Comm) -> None:
-    comm.native.abort(f"MPIX_Comm_revoke of {comm.in_words}")
+    comm.abort(f"MPIX_Comm_revoke of {comm.in_words}")
 
 
 def shrunk(comm: Comm) -> Comm | None:
     comm.check_intra()
+    if failed(comm).size and not comm.messages._dispatcher.group.has_ended():
+        comm.messages.abort(f"MPIX_Comm_shrink of {comm.in_words}")  # as `shrink` ends the other one
     return subset(comm, comm.native.shrink())
 
 

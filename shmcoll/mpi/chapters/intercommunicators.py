@@ -59,7 +59,7 @@ def Intercomm_create(comm: Comm, leader: int, peer: Comm | None, remote_leader: 
         peer.check_peer(remote_leader)
         to = peer.to_native(remote_leader)
         mine = greeting.hello([PROCESS.known.process(number) for number in comm.group.ranks])
-        other = mine, peer.native.sendrecv_object(mine, to, to, sendtag=tag, recvtag=tag)[0]
+        other = mine, peer.messages.sendrecv_object(mine, to, to, sendtag=tag, recvtag=tag)[0]
     mine, other = comm.native.broadcast_object(other, leader)
     numbers = [PROCESS.known.number(greeting.Process(*one)) for one in other["members"]]
     if max(*numbers, *comm.group.ranks) < PROCESS.world.size:
@@ -80,7 +80,8 @@ def Intercomm_create_from_groups(
     """Both sides know both groups, so the leaders have nothing to tell."""
     mine.member(leader)
     other.member(other_leader)
-    comm = of_groups(Comm(PROCESS.world.native, mine), other.ranks, f"MPI_Intercomm_create_from_groups {text_at(tag)}")
+    side = Comm(PROCESS.world.native, None, mine)
+    comm = of_groups(side, other.ranks, f"MPI_Intercomm_create_from_groups {text_at(tag)}")
     comm.errhandler, comm.info = errhandler, dict(info or {})
     return comm
 

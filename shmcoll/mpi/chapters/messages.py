@@ -49,7 +49,7 @@ def _sends(mode: str, *, synchronous: bool) -> None:
         buffer = Buffer(address, count, datatype)
         to = _checked_send(buffer, dest, tag, comm)
         if to is not None:
-            comm.native.send(buffer.packed(), to, tag, synchronous=synchronous)
+            comm.messages.send(buffer.packed(), to, tag, synchronous=synchronous)
 
     @mpi(name=f"I{mode}send")
     def isend(address: int, count: int, datatype: Datatype, dest: int, tag: int, comm: Comm) -> Request:
@@ -67,7 +67,7 @@ def _sends(mode: str, *, synchronous: bool) -> None:
 def _sending(buffer: Buffer, to: int | None, tag: int, comm: Comm, *, synchronous: bool = False) -> Request:
     if to is None:
         return WorkRequest(comm, None)
-    return WorkRequest(comm, comm.native.send(buffer.packed(), to, tag, synchronous=synchronous, async_op=True))
+    return WorkRequest(comm, comm.messages.send(buffer.packed(), to, tag, synchronous=synchronous, async_op=True))
 
 
 for _mode in ("", "b", "r", "s"):
@@ -95,7 +95,7 @@ def received(buffer: Buffer, source: int | None, tag: int, comm: Comm) -> Status
     """Receive a message, and return its status."""
     if source is None:
         return NO_PROC
-    return _received(buffer, source, tag, comm, lambda out: comm.native.recv(out, source, tag))
+    return _received(buffer, source, tag, comm, lambda out: comm.messages.recv(out, source, tag))
 
 
 def _received(buffer: Buffer, source: int, tag: int, comm: Comm, receive: Callable[[Any], Any]) -> Status:
@@ -104,7 +104,7 @@ def _received(buffer: Buffer, source: int, tag: int, comm: Comm, receive: Callab
     try:
         data, sender, tag = receive(target)
     except ValueError as error:  # the message is longer: in MPI it is received, and cut
-        raise truncated(buffer, comm.native.mprobe(source, tag).envelope, comm) from error
+        raise truncated(buffer, comm.messages.mprobe(source, tag).envelope, comm) from error
     buffer.fill(data)
     return Status(comm.from_native(sender), tag, 0, data.size)
 
@@ -164,8 +164,8 @@ def Sendrecv_replace(
 def _exchange(sent: Buffer, dest: int, sendtag: int, given: Buffer, source: int, recvtag: int, comm: Comm) -> Status:
     to = _checked_send(sent, dest, sendtag, comm)
     wanted, recvtag = _checked_receive(source, recvtag, comm)
-    if to not in (None, comm.native.rank) and wanted is not None and sent is not given:
-        data, both = sent.packed(), comm.native.sendrecv
+    if to not in (None, comm.messages.rank) and wanted is not None and sent is not given:
+        data, both = sent.packed(), comm.messages.sendrecv
         return _received(given, wanted, recvtag, comm, lambda out: both(data, to, out, wanted, sendtag, recvtag))
     receive = ReceiveRequest(comm, given, wanted, recvtag, into_own=sent is given)
     send = _sending(sent, to, sendtag, comm)
@@ -214,7 +214,7 @@ def Isendrecv_replace(
 @mpi()
 def Probe(source: int, tag: int, comm: Comm, status: int) -> None:
     wanted, tag = _checked_receive(source, tag, comm)
-    found = NO_PROC if wanted is None else status_of(comm.native.probe(wanted, tag), comm)
+    found = NO_PROC if wanted is None else status_of(comm.messages.probe(wanted, tag), comm)
     found.store(status)
 
 
@@ -224,7 +224,7 @@ def Iprobe(source: int, tag: int, comm: Comm, status: int) -> bool:
     if wanted is None:
         NO_PROC.store(status)
         return True
-    envelope = comm.native.iprobe(wanted, tag)
+    envelope = comm.messages.iprobe(wanted, tag)
     if envelope is not None:
         status_of(envelope, comm).store(status)
     return envelope is not None
@@ -237,13 +237,13 @@ def Mprobe(source: int, tag: int, comm: Comm, message: Numbers, status: int) -> 
     message.value = _MESSAGE_NO_PROC
     NO_PROC.store(status)
     if wanted is not None:
-        message.value = _matched(comm, comm.native.mprobe(wanted, tag), status).handle
+        message.value = _matched(comm, comm.messages.mprobe(wanted, tag), status).handle
 
 
 @mpi()
 def Improbe(source: int, tag: int, comm: Comm, status: int) -> tuple[bool, Matched | None]:
     wanted, tag = _checked_receive(source, tag, comm)
-    found = None if wanted is None else comm.native.improbe(wanted, tag)
+    found = None if wanted is None else comm.messages.improbe(wanted, tag)
     if found is None and wanted is not None:
         return False, None
     return True, _matched(comm, found, status)

@@ -1,8 +1,9 @@
 """Groups and communicators of MPI, and how each maps to a communicator of shmcoll.
 
-A communicator has a `native` one of the same ranks in the same order, or none if it has not been used and one rank
-alone could make it (`Comm_create` on disjoint groups). An intercommunicator has that of both of its groups, this side's
-ranks first on the side whose first rank is the lower one; its group and remote group number the ranks of each side.
+A communicator has two of the same ranks in the same order: `native` for its collectives, and `messages`. Each makes its
+calls one after the other, and a message must pass a nonblocking collective, which may wait for the receiver. The
+communicator of a file has no messages. An intercommunicator has those of both of its groups, this side's ranks first on
+the side whose first rank is the lower one; its group and remote group number the ranks of each side.
 """
 
 from collections.abc import Sequence
@@ -57,9 +58,17 @@ class Comm:
     handle = COMM.null
 
     def __init__(
-        self, native: Communicator, group: Group, *, remote: Group | None = None, offset: int = 0, name: str = ""
+        self,
+        native: Communicator,
+        messages: Communicator | None,
+        group: Group,
+        *,
+        remote: Group | None = None,
+        offset: int = 0,
+        name: str = "",
     ):
         self.native = native
+        self._messages = messages
         self.group = group
         self.remote = remote
         self.name = name
@@ -75,17 +84,30 @@ class Comm:
         dispatcher = self.native._dispatcher
         if self.is_inter or not isinstance(dispatcher, Dispatcher) or dispatcher.checks_buffers:
             return None
-        return dispatcher.words.ctypes.data, self.native.rank, self.size
+        messages = self.messages._dispatcher
+        return dispatcher.words.ctypes.data, messages.words.ctypes.data, self.native.rank, self.size
+
+    @property
+    def messages(self) -> Communicator:
+        assert self._messages
+        return self._messages
+
+    def abort(self, text: str) -> None:
+        """End both groups, and tell the others why."""
+        self.native.abort(text)
+        self.messages.abort(text)
 
     def retain(self) -> None:
-        """Keep the native communicator until `release` is called once more."""
+        """Keep the native communicators until `release` is called once more."""
         self._references += 1
 
     def release(self) -> None:
-        """Close the native communicator if nothing needs it any more."""
+        """Close the native communicators if nothing needs them any more."""
         self._references -= 1
         if self._references == 0:
-            self.native.close()
+            for one in (self._messages, self.native):
+                if one is not None:
+                    one.close()
 
     @property
     def rank(self) -> int:

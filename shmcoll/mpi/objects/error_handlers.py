@@ -84,7 +84,7 @@ def _end(code: int) -> None:
     sys.stderr.write(f"{text}\n")
     world = COMM.known(c["MPI_COMM_WORLD"])
     if world is not None:
-        world.native.abort(text)
+        world.abort(text)
     exit_now(class_of(code) or 1)
 
 

@@ -111,6 +111,8 @@ def error_code(error: BaseException, operation: str) -> int:
         text = f"{operation}: {error}" if is_plain else f"{operation}: {type(error).__name__}: {error}"
         if isinstance(error, ShmcollError) and error.operation:  # it names the call
             text = str(error)
+    if waits := getattr(error, "waits", ""):  # of a timeout
+        text = f"{text} {waits}"
     if kind > _LARGEST_CLASS:  # a code of the program
         return kind
     code = kind | next(_numbers) % (1 << 29 - _CLASS_BITS) << _CLASS_BITS

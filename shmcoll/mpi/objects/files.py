@@ -80,7 +80,7 @@ class File:
         self.begun: Status | None = None  # of a split collective
         _check_amode(amode)
         self._fd = _opened(comm, path, amode)
-        self.comm = Comm(comm.native.dup(), comm.group, name=comm.name)
+        self.comm = Comm(comm.native.dup(), None, comm.group, name=comm.name)
         own = self.comm.native.zeros(1, np.int64)
         self._shared = self.comm.native.views(own)[0]
         self._mine = threading.RLock()

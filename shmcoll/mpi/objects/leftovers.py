@@ -43,7 +43,7 @@ def _requests() -> Iterator[str]:
 
 def _messages(comm: Comm) -> Iterator[str]:
     found = 0
-    while message := comm.native.improbe():
+    while message := comm.messages.improbe():
         found += 1
         if found <= _MOST:
             source, tag, _, shape = message.envelope

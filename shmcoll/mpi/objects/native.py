@@ -48,8 +48,8 @@ def _address(callback: Any) -> int:
 @ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 def _failed(context: int, status: int, more: int) -> int:
     """Go on with a call that has begun, or tell its error. Return the code of MPI."""
-    comm = COMMS[context]
-    dispatcher = comm.native._dispatcher
+    comm, native = COMMS[context]
+    dispatcher = native._dispatcher
     operation = OPERATION_NAMES[dispatcher.words[c.OPERATION // WORD]]
     owner = [comm]
     try:
@@ -57,21 +57,21 @@ def _failed(context: int, status: int, more: int) -> int:
             dispatcher.left(operation)
             raise _kept_error()
         if status == c.HALFWAY:
-            return _continued(comm, more)
+            return _continued(native, more)
         raise dispatcher.failures.error(operation, status)
     except BaseException as error:
         return handle(error, operation, owner, has_outputs=False)
 
 
-def _continued(comm: Any, more: int) -> int:
+def _continued(native: Any, more: int) -> int:
     """Continue a send whose message needs memory. Return 0, or TO_PYTHON if it may not wait for memory and there is
     none."""
-    dispatcher = comm.native._dispatcher
+    dispatcher = native._dispatcher
     word = {at: int(dispatcher.words[at // WORD]) for at in (c.ARGUMENT, c.ARGUMENT_2, c.X + c.DATA, c.X + c.BYTES)}
     array = memory_at(word[c.X + c.DATA], word[c.X + c.BYTES])
     dest, tag = word[c.ARGUMENT], word[c.ARGUMENT_2]
     if more != mpi_entry.AT_ONCE:
-        send_on(comm.native, array, dest, tag)
+        send_on(native, array, dest, tag)
         return 0
     try:
         work = send_on_at_once(dispatcher, c.ASKS, array, dest, tag)

@@ -67,7 +67,7 @@ def settle() -> None:
 def _message(words: np.ndarray) -> Matched:
     """Return a message that native code has found. It is there, because no other call could take it."""
     comm: Comm = COMM.find(int(words[_COMM]))
-    return Matched(comm, comm.native.improbe(int(words[_SOURCE]), int(words[_TAG])))
+    return Matched(comm, comm.messages.improbe(int(words[_SOURCE]), int(words[_TAG])))
 
 
 def _request(words: np.ndarray, state: int) -> Request:

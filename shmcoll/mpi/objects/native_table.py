@@ -12,7 +12,7 @@ from shmcoll.engine.layout import WORD
 from shmcoll.engine.native import mpi_table as t
 
 WORDS = np.zeros(t.TABLE_WORDS, np.int64)
-COMMS: dict[int, Any] = {}  # communicators, by the address of their contexts
+COMMS: dict[int, Any] = {}  # by the address of a context: the communicator, and the native one that it is of
 _KEYS = [t.KEY // WORD, t.KEY_2 // WORD]
 _FIRST = {"MPI_Request": t.FIRST_REQUEST, "MPI_Message": t.FIRST_MESSAGE}
 _SECTIONS = {"MPI_Comm": t.COMMS, "MPI_Datatype": t.TYPES, "MPI_Op": t.OPERATORS, "MPI_Win": t.WINS}
@@ -29,7 +29,7 @@ def put(kind: str, handle: int, obj: Any) -> None:
         place[1 : 1 + len(values)] = values
         place[0] = handle
         if kind == "MPI_Comm":
-            COMMS[values[0]] = obj
+            COMMS[values[0]], COMMS[values[1]] = (obj, obj.native), (obj, obj.messages)
 
 
 def drop(kind: str, handle: int) -> None:
@@ -42,7 +42,8 @@ def drop(kind: str, handle: int) -> None:
     if place[0] == handle:
         place[0] = 0
         if kind == "MPI_Comm":
-            COMMS.pop(int(place[t.CONTEXT // WORD]), None)
+            for word in (t.CONTEXT, t.MESSAGES):
+                COMMS.pop(int(place[word // WORD]), None)
 
 
 def slot(i: int) -> np.ndarray:

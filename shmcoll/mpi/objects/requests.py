@@ -108,7 +108,7 @@ class ReceiveRequest(Request):
         self._target = scratch(buffer.bytes) if into_own else buffer.target()
         self._is_own = into_own
         self._source, self._tag = source, tag
-        self._work: Any = None if source is None else comm.native.recv(self._target, source, tag, async_op=True)
+        self._work: Any = None if source is None else comm.messages.recv(self._target, source, tag, async_op=True)
         self._is_over = source is None
         self.after: Request | None = None  # a send that ends with it
         if source is None:
@@ -135,7 +135,7 @@ class ReceiveRequest(Request):
             self.status = Status(is_cancelled=True)
         except ValueError:
             # In MPI it is received, and cut
-            self.error = truncated(self._buffer, self.comm.native.mprobe(self._source, self._tag).envelope, self.comm)
+            self.error = truncated(self._buffer, self.comm.messages.mprobe(self._source, self._tag).envelope, self.comm)
             raise self.error from None
         else:
             (self._buffer.fill_from if self._is_own else self._buffer.fill)(data)

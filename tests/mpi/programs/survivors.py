@@ -46,10 +46,12 @@ assert left.group.Translate_ranks([0, 1], world.group) == [0, 2]
 last = left.Dup()
 if last.rank == 0:
     assert library.MPIX_Comm_revoke(handle(last)) == 0
-try:
-    while True:
-        last.Barrier()
-except MPI.Exception as error:
-    assert "MPIX_Comm_revoke" in str(error), error
+for wait in (lambda: last.recv(source=1 - last.rank), last.Barrier):
+    try:
+        while True:
+            wait()
+    except MPI.Exception as error:
+        assert "MPIX_Comm_revoke" in str(error), error
+assert called("shrink", MPI.Intracomm, handle(last)).size == 2
 left.Barrier()
 print("all right", flush=True)
