@@ -17,7 +17,7 @@ import os
 
 from shmcoll.mpi import chapters
 from shmcoll.mpi.abi.loaded import Library
-from shmcoll.mpi.objects import native
+from shmcoll.mpi.objects import first_calls, native
 from shmcoll.mpi.objects.functions import CALLBACKS
 
 __all__ = ["use_native"]
@@ -26,7 +26,7 @@ chapters.load()
 from shmcoll.mpi.chapters import topologies  # noqa: E402
 
 _library = Library()
-_library.fill(CALLBACKS.__getitem__)
+first_calls.make_in(_library)
 _native = native.functions(CALLBACKS)
 topologies.UNWEIGHTED.append(_library.variable("MPI_UNWEIGHTED"))
 topologies.WEIGHTS_EMPTY.append(_library.variable("MPI_WEIGHTS_EMPTY"))

@@ -223,6 +223,31 @@ def test_no_interrupt_is_lost(shmrun: Shmrun) -> None:
     assert run(shmrun, 1, INTERRUPTED) == (0, "all right\n", "")
 
 
+#: a signal comes when a function of MPI is made, because it is called for the first time
+MADE = """
+from shmcoll.mpi.objects.functions import MAKERS
+
+def interrupted(number, name, call):
+    def make():
+        MAKERS[name] = maker
+        signal.raise_signal(number)
+    maker, MAKERS[name] = MAKERS[name], make
+    call()
+
+try:
+    interrupted(signal.SIGINT, "MPI_Comm_set_name", lambda: world.Set_name("a name"))
+except KeyboardInterrupt:
+    print("reached", flush=True)
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(5))
+interrupted(signal.SIGTERM, "MPI_Comm_set_info", lambda: world.Set_info(MPI.INFO_NULL))
+"""
+
+
+def test_an_exit_is_not_lost_where_a_function_is_called_for_the_first_time(shmrun: Shmrun) -> None:
+    code, out, err = run(shmrun, 1, MADE)
+    assert (code, out) == (5, "reached\n") and "ignored" not in err, (code, out, err)
+
+
 @pytest.mark.parametrize(
     "wait", WAITS[1:2] + [pytest.param(one, marks=pytest.mark.slow) for one in WAITS if one != WAITS[1]]
 )

@@ -11,12 +11,10 @@ At the end of the process, mpi4py calls MPI_Finalized and MPI_Finalize when Pyth
 `close` fills the table with functions of the library itself before.
 """
 
-import _thread
 import ctypes
 import hashlib
 import os
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,7 +30,6 @@ from shmcoll.mpi.abi.facts import NAMES
 PACKAGED = Path(shmcoll.__file__).parent / "objects" / "mpi" / library.SONAME
 
 _SOURCES = ("library.py", "machine.py", "x86_64.py", "aarch64.py", "facts.json")
-_SOON = 0.01  # seconds
 _LATE = "this process has loaded another {}; import shmcoll.mpi before everything that uses MPI"
 
 
@@ -103,17 +100,9 @@ class Library:
         """Return the value of a variable of the library, such as MPI_UNWEIGHTED."""
         return ctypes.c_size_t.in_dll(self._loaded, name).value
 
-    def fill(self, functions: Callable[[str], Any]) -> None:
-        """Let the table be filled. functions: returns the callback of ctypes for a name, or an address."""
-
-        def resolve(slot: int) -> None:
-            while True:
-                try:
-                    self.put(NAMES[slot], functions(NAMES[slot]))
-                    return
-                except KeyboardInterrupt:  # C would never see it, so it comes again when the function is called
-                    threading.Timer(_SOON, _thread.interrupt_main).start()
-
+    def fill(self, resolve: Callable[[int], None]) -> None:
+        """Let the table be filled. resolve: puts a function there, by its number."""
+        self._empty = list(self._table)
         self._kept.append(ctypes.CFUNCTYPE(None, ctypes.c_int)(resolve))
         ctypes.c_size_t.in_dll(self._loaded, library.RESOLVER).value = _address(self._kept[-1])
 
@@ -121,6 +110,10 @@ class Library:
         """Put a function into the table: a callback of ctypes, or an address."""
         self._kept.append(function)
         self._table[NAMES.index(name)] = function if isinstance(function, int) else _address(function)
+
+    def take(self, name: str) -> None:
+        """Take a function out of the table: the resolver makes it again."""
+        self._table[NAMES.index(name)] = self._empty[NAMES.index(name)]
 
     def close(self) -> None:
         """Let every function succeed and do nothing, and MPI_Finalized say that MPI has ended."""

@@ -7,6 +7,7 @@ completes them, the communicator's worker or another rank, needs the processor.
 import time
 from collections.abc import Callable, Iterator
 
+from shmcoll.engine.system.handlers import reraise_of_handler
 from shmcoll.mpi.abi.facts import CONSTANTS as c
 from shmcoll.mpi.abi.memory import Numbers
 from shmcoll.mpi.objects import status as statuses
@@ -244,9 +245,8 @@ def _store(requests: Numbers, done: list[tuple[int, Request]], places: "list[int
         code, told = 0, EMPTY
         try:
             told = _ended(requests, i, obj, obj.wait)
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
+        except Exception as error:
+            reraise_of_handler(error)
             code = error_code(error, "MPI_Wait")
         codes.append(code)
         if status > statuses.IGNORE:

@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 import weakref
+from collections.abc import Callable
 from functools import partial
 from types import CodeType
 from typing import Any
@@ -38,13 +39,13 @@ def raise_behind(error: BaseException, frame: list[Any]) -> None:
     """Have an exception raised in this thread when a frame is gone. frame: a list that it alone keeps."""
     token = _Token()
     thread = threading.get_ident()
-    _kept[thread] = weakref.ref(token, partial(_raise_in, thread, _kind(error)))
+    _kept[thread] = weakref.ref(token, partial(_raise_in, thread, kind_of(error)))
     frame.append(token)
 
 
 def raise_later(error: BaseException) -> None:
     """Have an exception raised in this thread after a moment."""
-    thread, kind = threading.get_ident(), _kind(error)
+    thread, kind = threading.get_ident(), kind_of(error)
 
     def wait() -> None:
         time.sleep(_LATER)
@@ -53,25 +54,32 @@ def raise_later(error: BaseException) -> None:
     _thread.start_new_thread(wait, ())
 
 
-def _kind(error: BaseException) -> type[BaseException]:
+def kind_of(error: BaseException) -> type[BaseException]:
     """Return a class of which an exception like this one can be made, without arguments."""
     kind, args = type(error), error.args  # not the error itself: its traceback keeps the frame
     if not args:
         return kind
-    return type(kind.__name__, (kind,), {"__init__": lambda self: kind.__init__(self, *args)})
+    return type(kind.__name__, (kind,), {"__init__": lambda self, *_: kind.__init__(self, *args)})
 
 
-def catch_early(code: CodeType) -> None:
-    """Catch what is raised before functions that run this code have begun to catch."""
+def put_off(error: BaseException, frame: list[Any]) -> None:
+    """Do as `raise_behind`, or as `raise_later` where nothing of Python is behind the caller: in a program in C."""
+    if sys._getframe(1).f_back is None:
+        raise_later(error)
+    else:
+        raise_behind(error, frame)
+
+
+def catch_early(code: CodeType, catch: Callable[[BaseException, list[Any]], None] = put_off) -> None:
+    """Catch what is raised before functions that run this code have begun to catch. catch: gets it, and a list that a
+    frame alone keeps."""
     before = sys.unraisablehook
 
     def hook(told: Any) -> None:
         error, frame = told.exc_value, list[Any]()
         if getattr(told.object, "__code__", None) is not code or isinstance(error, Exception):
             before(told)
-        elif sys._getframe().f_back is None:  # a program in C, and nothing of Python behind it
-            raise_later(error)
         else:
-            raise_behind(error, frame)
+            catch(error, frame)
 
     sys.unraisablehook = hook

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from shmcoll.engine.system.handlers import reraise_of_handler
 from shmcoll.errors import Cancelled
 from shmcoll.mpi.abi.facts import CONSTANTS as c
 from shmcoll.mpi.objects.buffers import Buffer
@@ -49,9 +50,8 @@ class Request:
         """Return whether a wait would return or raise at once."""
         try:
             return self.test()
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:
+        except Exception as error:
+            reraise_of_handler(error)
             self.error = error
             return True
 
