@@ -221,7 +221,7 @@ def test(code, own, _large):
 
 def wait_all(code, own, _large):
     def native(number, requests, statuses):
-        answer = complete_all(code, int_of(number), requests)
+        answer = complete_all(code, int_of(number), requests) if int_of(number) >= 0 else TO_PYTHON
         if answer == TO_PYTHON:
             return call_long(python_function(own), number, requests, statuses)
         if answer == 0:

@@ -194,7 +194,10 @@ class Calls:
     def check(self, name: str, text: str, code: int, replaced: list[tuple[Argument, int]]) -> None:
         if code == 0:
             for one, value in replaced:
-                is_needed = one.kind == "handle" and "MPI_Mrecv" not in name  # nobody's message needs no datatype
+                # Nobody's message needs no datatype, and what is in place has none of its own
+                is_needed = one.kind == "handle" and not (
+                    one.type == "MPI_Datatype" and ("MPI_Mrecv" in name or IN_PLACE in [value for _, value in replaced])
+                )
                 if is_needed and value == self.objects.freed[one.type]:
                     print("accepted a freed handle:", text)
                 if one.pointers and value == 0 and len(replaced) == 1 and not self.may_be_null(name, one):
