@@ -12,7 +12,8 @@ and this one does not wait for it. After the limit of the call, GIVE_UP ends the
 A blocking call looks in its own thread. An interrupt there leaves the group as it is: the message has been sent. For
 asynchronous calls one thread of the process looks, which runs while any of them is pending. A program does not end
 before its synchronous sends have: if they keep it waiting, this thread prints where they were made. Memory is not
-looked at after the group is closed: a look holds `guard` of the turns, and so does the thread that closes the group.
+looked at after the group is closed: a look holds `guard` of the turns, and so does the thread that closes the group,
+which looks once more before.
 """
 
 import math
@@ -200,6 +201,11 @@ class _Watch:
                 raise CallNotAllowed(f"a synchronous send: no thread can be started: {error}") from None
             self._is_running = True
 
+    def has_pending(self, worker: Any) -> bool:
+        """Look at the calls of a communicator, which has this worker. Return whether any of them is pending."""
+        mine = [one for one in list(self._pending) if one.work._worker is worker]
+        return sum(one.look() for one in mine) < len(mine)
+
     @helpers.counted()
     def _run(self) -> None:
         nap = waiting.FIRST_NAP
@@ -222,6 +228,11 @@ class _Watch:
                 )
             nap = waiting.FIRST_NAP if ended else min(2 * nap, waiting.NAP)
             time.sleep(nap)
+
+
+def has_pending(dispatcher: Any) -> bool:
+    """Return whether an asynchronous synchronous send of a communicator has not ended."""
+    return _watch.has_pending(dispatcher.worker)
 
 
 _watch = _Watch()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 import numpy as np
 
 from shmcoll.calls import arguments as given
+from shmcoll.calls import delivery
 from shmcoll.communicator import graph, jit_handle, plans
 from shmcoll.communicator.collectives import Collectives
 from shmcoll.communicator.graph import Graph
@@ -443,6 +444,7 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
         Example:
             >>> with comm.split(comm.rank % 2) as half:
             ...     half.barrier()
+            delivery.has_pending(self._dispatcher)  # what has been received ends well
         """
         self._dispatcher.check_open("with")
         return self

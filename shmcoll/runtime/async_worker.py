@@ -124,7 +124,7 @@ class AsyncWorker:
         self._name = group.names([rank])
         self._knowing = knowing
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self.turns = Turns(words, self._name, lambda: group.ring_one(rank), self.wake, self._has_receives)
+        self.turns = Turns(words, self._name, lambda: group.ring_one(rank), self.wake, self.has_receives)
         self.listener: Listener | None = None
         self._thread: threading.Thread | None = None  # the one that was started last
         self._identity: dict[str, int] = {}  # identity of the thread that is the worker: the first one that has begun
@@ -297,7 +297,7 @@ class AsyncWorker:
         if ticket := self.turns.first_call():
             self._perform(ticket)
             return True
-        has_receives, served = self._has_receives(), self._served
+        has_receives, served = self.has_receives(), self._served
         self._served = self._looks()
         is_served = served != self._served  # since the last nap
         if self._is_over and self._has_done(has_receives):
@@ -315,7 +315,7 @@ class AsyncWorker:
         self._is_watching = self._idle < waiting.WATCH
         if self._is_watching:
             self._sleep(self._nap)
-        elif not (self._has_receives() or self.turns.first_call() or self._is_over):  # now other threads wake us
+        elif not (self.has_receives() or self.turns.first_call() or self._is_over):  # now other threads wake us
             self._sleep(None)
             self._nap = waiting.SHORT_NAP
         return True
@@ -371,13 +371,13 @@ class AsyncWorker:
             is_waiting = listener.is_waiting(is_ending=self._is_over)
 
         while self.turns.run_if_free(attend, sleeps=True):
-            if not self._has_receives():
+            if not self.has_receives():
                 return True
             if not is_waiting:
                 self._sleep(waiting.NAP)
         return self.turns.first_call() is not None
 
-    def _has_receives(self) -> bool:
+    def has_receives(self) -> bool:
         return self.listener is not None and not self.listener.is_empty()
 
     def _has_done(self, has_receives: bool) -> bool:

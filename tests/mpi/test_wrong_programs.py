@@ -95,6 +95,35 @@ def test_what_is_left_behind_is_told_at_the_end(shmrun: Shmrun) -> None:
     assert any(line.startswith(zero) for line in said)
 
 
+FREED = """
+from shmcoll.mpi.objects import communicators
+x, comm = np.zeros(4), world.Dup()
+if world.rank == 0:
+    request = comm.Irecv(x, 1, 1)
+    comm.Free()
+    world.send(None, 1)
+    request.Wait()
+    assert x.tolist() == [7.0] * 4
+else:
+    world.recv(source=0)
+    comm.Issend(np.full(4, 7.0), 0, 1).Free()
+    comm.Free()
+world.Barrier()
+for _ in range(50):
+    own = MPI.COMM_SELF.Dup()
+    request = own.Issend(np.ones(4), 0)
+    own.Recv(x, 0)
+    request.Free()
+    own.Free()
+assert not communicators._freed
+print("all right")
+"""
+
+
+def test_a_communicator_is_there_until_its_calls_have_ended(shmrun: Shmrun) -> None:
+    assert run(shmrun, 2, FREED) == (0, "all right\nall right\n", "")
+
+
 #: what a program of 2 ranks does, the exit code of its job, and what is in its output
 ENDS = {
     "abort": (

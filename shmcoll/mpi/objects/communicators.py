@@ -7,11 +7,13 @@ the side whose first rank is the lower one; its group and remote group number th
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from shmcoll import ANY
+from shmcoll.calls import delivery
 from shmcoll.communicator import Communicator
 from shmcoll.mpi.abi.facts import CONSTANTS as c
 from shmcoll.mpi.objects.attributes import Attributes
@@ -52,6 +54,25 @@ class Group:
         return self.ranks[place]
 
 
+_freed: list[Communicator] = []  # with pending calls, which go on: of a request, or of one that was freed
+
+
+def close_idle(freed: Sequence[Communicator]) -> None:
+    """Close native communicators that were freed, now or before, unless they have pending calls."""
+    _freed.extend(freed)
+    for native in list(_freed):
+        if not _has_pending(native):
+            with suppress(ValueError):  # another thread has removed it
+                _freed.remove(native)
+            native.close()
+
+
+def _has_pending(native: Communicator) -> bool:
+    dispatcher = native._dispatcher
+    worker = dispatcher.worker
+    return bool(worker.turns.calls()) or worker.has_receives() or delivery.has_pending(dispatcher)
+
+
 class Comm:
     """A communicator."""
 
@@ -77,7 +98,6 @@ class Comm:
         self.topology: Any = None
         self.info: dict[str, str] = {}
         self.offset = offset  # of the ranks of this side in `native`, for an intercommunicator
-        self._references = 1  # the program's, and one for each pending request
 
     def native_row(self) -> tuple[int, ...] | None:
         """Return what native functions need; None for an intercommunicator, and if calls are watched."""
@@ -97,17 +117,9 @@ class Comm:
         self.native.abort(text)
         self.messages.abort(text)
 
-    def retain(self) -> None:
-        """Keep the native communicators until `release` is called once more."""
-        self._references += 1
-
     def release(self) -> None:
-        """Close the native communicators if nothing needs them any more."""
-        self._references -= 1
-        if self._references == 0:
-            for one in (self._messages, self.native):
-                if one is not None:
-                    one.close()
+        """Close the native communicators when nothing needs them any more."""
+        close_idle([one for one in (self._messages, self.native) if one is not None])
 
     @property
     def rank(self) -> int:
