@@ -30,7 +30,7 @@ from shmcoll.engine.memory.group import Group, RankName
 from shmcoll.errors import ArenaError, CallNotAllowed, RankFailed, ShmcollError
 from shmcoll.runtime import shrink
 from shmcoll.runtime.dispatcher import Dispatcher
-from shmcoll.runtime.group_directory import WORLD, Identity, identity
+from shmcoll.runtime.group_directory import WORLD, Identity, identity, refusal, refusal_word
 from shmcoll.runtime.group_search import OfMembers, OfParent, Watch, await_members, find
 from shmcoll.runtime.local_rank import LocalRank
 from shmcoll.runtime.process_bound import ProcessBound
@@ -238,7 +238,7 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
             The communicator of the new group; None if the color is None.
 
         Raises:
-            ArenaError: on all ranks of a color, there is no memory for their group.
+            ArenaError: on all ranks, there is no memory for the group of a color. No group is made.
             TypeError: color or key is not an integer.
 
         Example:
@@ -277,6 +277,7 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
 
         def make(parts: Parts) -> None:
             nonlocal made
+            found, word = None, 0  # the error of this rank's group, and what its leader tells of it
             told = parts.all_to_all(np.tile(np.array([mine], np.int64), (self._size, 1))).tolist()
             self._splits += 1
             if mine[0]:
@@ -284,7 +285,20 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
                 members.sort(key=lambda rank: told[rank][2])
                 ranks = tuple(self._dispatcher.group.ranks[rank] for rank in members)
                 which = identity(ranks, "split", self._identity, self._splits)
-                made = self._join(ranks, which, OfParent(self._dispatcher.failures, call, self.timeout))
+                try:
+                    made = self._join(ranks, which, OfParent(self._dispatcher.failures, call, self.timeout))
+                except ArenaError as error:
+                    if not getattr(error, "is_common", False):
+                        raise
+                    found, word = error, refusal_word(error) if members[0] == self._rank else 0
+            # Dimensions unlike those of the first part: see `composite_calls.py`
+            words = parts.all_to_all(np.full((self._size, 1), word)).ravel()
+            if words.any():
+                if made is not None:
+                    made.close()
+                made, leader = None, int(np.flatnonzero(words)[0])
+                who = f"{call} on rank {self._dispatcher.failures.name}: {self._dispatcher.group.names([leader])}"
+                raise found or refusal(who, int(words[leader]))
 
         try:
             self._compose(call, make)
@@ -430,6 +444,7 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
         with self._closing:  # without `member.lock`, because this may take long; another thread may close it, too
             if self._is_closed:
                 return
+            delivery.has_pending(self._dispatcher)  # what has been received ends well
             self._dispatcher.finish()
             with local_rank.lock:
                 self._is_closed = True
@@ -444,7 +459,6 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
         Example:
             >>> with comm.split(comm.rank % 2) as half:
             ...     half.barrier()
-            delivery.has_pending(self._dispatcher)  # what has been received ends well
         """
         self._dispatcher.check_open("with")
         return self

@@ -77,6 +77,11 @@ def no_memory(needed: int, available: int) -> int:
     return -(needed // layout.PAGE << _PAGES_BITS | min(available, WIDEST_BYTES) // layout.PAGE)
 
 
+def refusal_word(error: ArenaError) -> int:
+    """Return the word that replaces the offset after an error of a leader that had no room."""
+    return no_memory(error.needed, error.available) if error.needed else FULL
+
+
 def refusal(who: str, offset: int) -> ArenaError:
     """Return the error of a leader that had no room for a group, which all members raise."""
     if offset == FULL:

@@ -124,6 +124,36 @@ def test_a_communicator_is_there_until_its_calls_have_ended(shmrun: Shmrun) -> N
     assert run(shmrun, 2, FREED) == (0, "all right\nall right\n", "")
 
 
+NO_MEMORY = """
+import shmcoll
+from shmcoll.mpi.process import PROCESS
+kept, own = [], world.group.Incl([world.rank])
+while world.rank == 1:
+    try:
+        kept.append(PROCESS.world.native.empty(1 << 18, np.uint8))
+    except shmcoll.ArenaError:
+        del kept[:18]  # one group of one rank fits
+        break
+world.Barrier()
+for make in (lambda: world.Split(world.rank), lambda: world.Create(own)):
+    try:
+        make()
+    except MPI.Exception as error:
+        assert error.Get_error_class() == MPI.ERR_NO_MEM, error
+    else:
+        print("made")
+total = np.zeros(1)
+world.Allreduce(np.ones(1), total)
+assert total[0] == 2
+print("all right")
+"""
+
+
+def test_without_memory_for_one_group_none_is_made(shmrun: Shmrun) -> None:
+    code, out, err = run(shmrun, 2, NO_MEMORY, "--heap", "16M")
+    assert (code, out) == (0, "all right\n" * 2), err
+
+
 #: what a program of 2 ranks does, the exit code of its job, and what is in its output
 ENDS = {
     "abort": (

@@ -347,6 +347,24 @@ def test_no_memory_is_an_error_on_all_members_and_all_may_try_again(ranks):
     )
 
 
+def test_a_split_without_memory_for_one_color_is_an_error_on_all_ranks(ranks):
+    def exhaust(comm) -> list:
+        comm.timeout = 5
+        filled = comm.empty(2 << 20, np.uint8) if comm.rank == 2 else None
+        comm.barrier()
+        with pytest.raises(ArenaError) as caught:
+            comm.split(None if comm.rank == 1 else comm.rank // 2)
+        del filled
+        comm.barrier()
+        return [str(caught.value), caught.value.needed > 0, sums(comm, 1), sums(comm.split(comm.rank // 2), 1)]
+
+    heap = layout.group_bytes(2, usual_window(4, usable_cores())) + (2 << 20)
+    told = ranks(4, exhaust, environment={"SHMCOLL_HEAP": str(heap)})
+    assert [t[1:] for t in told] == [[True, 4, 2]] * 4
+    for rank in (0, 1):
+        assert told[rank][0].startswith(f"split on rank {rank}: rank 2 found no memory for it, "), told[rank]
+
+
 def test_a_group_too_many_is_an_error_on_all_members_and_all_may_try_again(ranks):
     """The last place of a leader's directory is kept for telling the members that there is none."""
 
