@@ -103,9 +103,11 @@ def move(comm, code, root, x, length, counts, places, item, out, room, recvcount
         comm: the row of the communicator.
         length, room: bytes of x and of `out` that have no counts; NONE if they have counts, or are not there.
         counts, places, recvcounts, recvplaces: addresses of arrays of the program, or 0.
-        item, other: bytes that a count and a displacement count.
+        item, other: bytes that a count and a displacement count; 0 if there are none.
         large: whether the numbers in these arrays have 64 bits.
     """
+    if (item and not (counts and places)) or (other and not (recvcounts and recvplaces)):  # Python tells which is null
+        return TO_PYTHON
     size = peek(comm + t.SIZE)
     given = span(counts, places, item, size, large) if counts else length
     taken = span(recvcounts, recvplaces, other, size, large) if recvcounts else room

@@ -207,7 +207,9 @@ class Calls:
         LIBRARY.MPI_Error_string(code, out, ctypes.byref(length))
         LIBRARY.MPI_Error_class(code, ctypes.byref(kind))
         said = out.value.decode()
-        names_one = re.match("MPIX?_", said) or kind.value == c["MPI_ERR_OTHER"]  # a text of the native interface
+        names_one = (
+            re.match(r"MPIX?_\w+(?<!_c)\b", said) or kind.value == c["MPI_ERR_OTHER"]
+        )  # a text of the native interface
         if kind.value in (c["MPI_ERR_INTERN"], 0) or not names_one:
             print(f"code {code} of class {kind.value}, {said!r}: {text}")
 
