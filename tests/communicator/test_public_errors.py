@@ -14,6 +14,7 @@ from shmcoll import errors
 INTERNAL = {
     "shmcoll.engine.memory.thresholds.Foreign": "caught there",
     "shmcoll.engine.system.trusted_files.Distrusted": "a PermissionError to users",
+    "shmcoll.mpi.abi.memory.WrongMemory": "an error code of MPI to users",
     "shmcoll.mpi.objects.errors.MPIError": "an error code of MPI to users",
     "shmcoll.mpi.objects.window_memory.Ended": "caught in a call of a window",
     "shmcoll.runner.client.Lost": "caught in run, which raises RankFailed",

@@ -31,6 +31,7 @@ fresh = true
 check = true
 mindspore = true
 nki = true
+mpi = true
 """
 
 
@@ -55,7 +56,7 @@ def test_every_option_may_stand_in_pyproject(folder):
         ranks=3, command=("x.py",), module=False, tag_output=True, timeout=5.0, wait_timeout=7.5, fresh=True, grace=0.0,
         log_dir=str(folder / "logs"), tee=True, bind_to="numa", env=(("A", "a"), ("NUMBER", "4"), ("YES", "true")),
         on_failure="continue", stdin="none", report=True, heap=3 << 29, check=True,
-        report_json=str(folder / "report.json"), stall_warning=9.0, mindspore=True, nki=True,
+        report_json=str(folder / "report.json"), stall_warning=9.0, mindspore=True, nki=True, mpi=True,
     )  # fmt: skip
     assert parse(["x.py"]) == expected
     default = parse(["-n", "1", "--no-report", "x.py"])
@@ -71,6 +72,7 @@ def test_every_option_may_stand_in_the_environment(folder, monkeypatch):
         "SHMCOLL_BIND_TO": "numa", "SHMCOLL_STDIN": "none", "SHMCOLL_REPORT": "true", "SHMCOLL_FRESH": "yes",
         "SHMCOLL_HEAP": "1.5G", "SHMCOLL_CHECK": "1", "SHMCOLL_REPORT_JSON": "report.json",
         "SHMCOLL_STALL_WARNING": "9", "SHMCOLL_SHARE_ARRAYS": "1", "SHMCOLL_MINDSPORE": "1", "SHMCOLL_NKI": "true",
+        "SHMCOLL_MPI": "1",
     }  # fmt: skip
     assert set(texts) == {setting.variable for setting in SETTINGS.values()} - {""}
     for name, text in texts.items():
@@ -79,7 +81,7 @@ def test_every_option_may_stand_in_the_environment(folder, monkeypatch):
         ranks=3, command=("x.py",), module=False, tag_output=True, timeout=5.0, wait_timeout=7.5, fresh=True, grace=0.0,
         log_dir="logs", tee=True, bind_to="numa", env=(), on_failure="continue", stdin="none", report=True,
         heap=3 << 29, check=True, report_json="report.json", stall_warning=9.0, share_arrays=True, mindspore=True,
-        nki=True,
+        nki=True, mpi=True,
     )  # fmt: skip
     assert parse(["x.py"]) == expected
 

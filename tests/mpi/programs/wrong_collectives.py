@@ -3,6 +3,7 @@ a communicator of its own, because its group ends with the error.
 
 With the argument `refused`, there is only the call in which the others wait for their limit."""
 
+import queue
 import re
 import sys
 import threading
@@ -23,23 +24,22 @@ waiting = (MPI.ERR_OTHER, r"ranks 0, 1, 2 wait for one another: rank 0 in recv\(
 
 def of_threads(comm):
     """Two threads of a rank are in one collective."""
-    errors = []
+    errors = queue.SimpleQueue()
 
     def reduce():
         try:
             comm.Allreduce(x, np.zeros(8))
         except MPI.Exception as error:
-            errors.append(error)
+            errors.put(error)
 
     threads = [threading.Thread(target=reduce) for _ in range(2)]
     for thread in threads:
         thread.start()
-    while not errors:
-        time.sleep(0.001)
+    error = errors.get()
     world.Barrier()  # the others come now
     for thread in threads:
         thread.join()
-    raise errors[0]
+    raise error
 
 
 def of_one_thread(comm):
