@@ -127,9 +127,13 @@ def _reader(argument: signatures.Argument, may_be_null: bool) -> Callable[[int],
 
 def _writer(argument: signatures.Argument) -> Callable[[int, Any], None]:
     element = number_type(argument.type)
-    if argument.kind == signatures.OUT:
-        return lambda address, value: setattr(element.from_address(address), "value", int(value))
-    null = KINDS[argument.type].null
-    return lambda address, value: setattr(
-        element.from_address(address), "value", null if value is None else value.handle
-    )
+    at = element.from_address
+    null = KINDS[argument.type].null if argument.kind == signatures.OUT_HANDLE else None
+
+    def write_number(address: int, value: Any) -> None:
+        at(address).value = int(value)
+
+    def write_handle(address: int, value: Any) -> None:
+        at(address).value = null if value is None else value.handle
+
+    return write_number if null is None else write_handle

@@ -55,7 +55,10 @@ class Runs:
         offsets, lengths, basics = self.offsets[some], self.lengths[some], self.basics[some]
         if len(offsets) < 2:
             return Runs(offsets, lengths, basics)
-        firsts = _firsts((offsets[1:] == offsets[:-1] + lengths[:-1]) & (basics[1:] == basics[:-1]))
+        joins = (offsets[1:] == offsets[:-1] + lengths[:-1]) & (basics[1:] == basics[:-1])
+        if not joins.any():
+            return Runs(offsets, lengths, basics)
+        firsts = _firsts(joins)
         return Runs(offsets[firsts], np.add.reduceat(lengths, firsts), basics[firsts])
 
     def begin(self, length: int) -> "Runs":
@@ -65,6 +68,8 @@ class Runs:
 
     def as_bytes(self) -> "Runs":
         """Return these runs as if all were of one basic type: the fewest."""
+        if len(self.basics) < 2 or (self.basics == self.basics[0]).all():
+            return self  # merged already
         return Runs(self.offsets, self.lengths, np.zeros_like(self.basics)).merged()
 
     def rows(self) -> np.ndarray:
@@ -77,7 +82,10 @@ class Runs:
         table = np.zeros((len(offsets), ROW_WORDS), np.int64)
         if not len(offsets):
             return table
-        steps = np.diff(offsets)
+        steps = offsets[1:] - offsets[:-1]
+        if (steps == steps[:1]).all() and (lengths == lengths[0]).all():
+            table[0] = offsets[0], lengths[0], steps[0] if len(steps) else 0, len(offsets)
+            return table[:1]
         alike = lengths[1:] == lengths[:-1]
         same = np.zeros(len(steps) + 1, bool)  # whether a distance is that before it
         same[1:-1] = (steps[1:] == steps[:-1]) & alike[1:] & alike[:-1]
