@@ -1,6 +1,6 @@
 """A program: runs mpi4py's own tests, unchanged, on the library of MPI that shmcoll is, and prints a table.
 
-    python tests/mpi/suite.py FOLDER [-n RANKS] [--jobs N] [--mpiexec MPIEXEC] [--json FILE] [FILE...]
+    python tests/mpi/suite.py FOLDER [-n RANKS] [--jobs N] [--mpiexec MPIEXEC] [--json FILE] [--without FILE] [FILE...]
 
 FOLDER has the files of `test` in mpi4py's source archive. The last lines say what failed that `KNOWN` does not explain;
 then the exit code is 1.
@@ -119,10 +119,12 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=0)
     parser.add_argument("--mpiexec", default="")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--without", action="append", default=[])
     parser.add_argument("files", nargs="*")
     options = parser.parse_intermixed_args()
     there = [path.stem for path in sorted(options.folder.glob("test_*.py"))]
-    files = [name for name in there if name in options.files or (not options.files and name not in KNOWN)]
+    wanted = options.files or [name for name in there if name not in KNOWN and name not in options.without]
+    files = [name for name in there if name in wanted]
     found = []
     for one in results(options.folder, files, options):
         found.append(one)
