@@ -250,7 +250,7 @@ def test_who_leaves_between_two_parts_ends_the_group(ranks, monkeypatch, error):
 
     for told in ranks(3, leave):
         for text in told:
-            assert f"rank 0 was interrupted in all_gather_object #3 at {line_of(leave, 10)}" in text
+            assert f"rank 0 was interrupted in all_gather_object #4 at {line_of(leave, 10)}" in text
 
 
 def long_frame() -> bytes:

@@ -313,7 +313,7 @@ def test_every_rank_learns_who_called_what(ranks, seed, n):
             assert texts == told[0][:1] * 4, what
         text = told[0][0]
         assert text.startswith("the ranks disagree in "), f"{what}: {text}"
-        in_the_world = len(PAIRS) - 1 if what == LAST else 0  # the splits before it
+        in_the_world = 2 * (len(PAIRS) - 1) if what == LAST else 0  # the splits before it, of two parts each
         assert f"#{in_the_world + len(SHORT) + 1}: " in text, f"{what}: {text}"
         if call != other:
             assert f"{listed(usual)} called {call} at {line_of(usual_call)}" in text, f"{what}: {text}"

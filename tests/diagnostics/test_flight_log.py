@@ -52,7 +52,7 @@ def test_each_group_has_its_own(ranks):
         half.barrier()
         return told(half._dispatcher.group, half.rank), told(comm._dispatcher.group, comm.rank)[1:]
 
-    assert ranks(4, split) == [([(1, "barrier()", "done")], [])] * 4
+    assert ranks(4, split) == [([(1, "barrier()", "done")], [(2, "split()", "done")])] * 4  # its second part
 
 
 def test_a_rank_that_waits_is_in_it(ranks, board):
