@@ -35,7 +35,11 @@ def main() -> int:
 
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         return printing.printing("shmrun", lambda: dispatch.run(*arguments))
-    order = orders.take()
+    try:
+        order = orders.take()
+    except ValueError as error:
+        printing.tell(f"shmrun: {error}")
+        return 2
     wanted = options.parse(arguments)
     try:
         if (code := foreground.stand()) is not None:

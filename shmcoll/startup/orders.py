@@ -42,9 +42,12 @@ class Order:
 
 
 def take() -> Order | None:
-    """Take the order out of the environment of this process, if there is one."""
-    given = os.environ.pop(ORDER, None)
-    if given is None:
+    """Take the order out of the environment of this process, if there is one. Raises `ValueError` for another text."""
+    given = os.environ.pop(ORDER, "")
+    if not given:
         return None
-    port, (pid, start), commands = json.loads(given)
-    return Order(port, (pid, start), [Command(**{**one, "words": tuple(one["words"])}) for one in commands])
+    try:
+        port, (pid, start), commands = json.loads(given)
+        return Order(port, (pid, start), [Command(**{**one, "words": tuple(one["words"])}) for one in commands])
+    except (ValueError, TypeError, KeyError):
+        raise ValueError(f"{ORDER}={given!r} is not what a rank orders; unset it") from None

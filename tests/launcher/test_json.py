@@ -26,7 +26,7 @@ HANG = """
 
 @pytest.mark.slow
 def test_a_job_that_hangs_from_its_start_to_its_end(shmrun: Shmrun) -> None:
-    job = shmrun.start("-n", 2, "--grace", 60, "--report-json", "report.json", shmrun.write(HANG))
+    job = shmrun.start("-n", 2, "--report-json", "report.json", shmrun.write(HANG), env={"SHMCOLL_GRACE": "60"})
 
     def listed():
         return [one for one in document(shmrun("ps", "--json"))["jobs"] if one["pid"] == job.pid]

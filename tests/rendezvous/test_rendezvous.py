@@ -161,7 +161,7 @@ def test_let_in_by_a_rank_0_that_has_ended_since(monkeypatch: pytest.MonkeyPatch
         return rendezvous.Stage.WITHDRAWN
 
     monkeypatch.setattr(rendezvous, "_stage", admits_and_ends)
-    assert rendezvous._wait_to_be_let_in(arena, 1, "job", time.monotonic() + 5)
+    assert rendezvous._wait_to_be_let_in(arena, 1, "job", time.monotonic() + 5, lambda: None)
     arena.close()
 
 

@@ -238,7 +238,7 @@ def test_the_lock_for_registering_has_a_deadline(start: Start) -> None:
     records.write(arena, 1, layout.BY_RANK, records.JOINED, pid=os.getpid())
     fcntl.flock(arena.fd, fcntl.LOCK_EX)
     with pytest.raises(ShmcollError, match="rank 0 of job 'key': a stopped process holds the lock of the arena"):
-        rendezvous._gather(made, name, "key", time.monotonic() + 0.2)
+        rendezvous._gather(made, name, "key", time.monotonic() + 0.2, lambda: None)
     arena_names.remove(name)
     made.close()
     arena.close()
