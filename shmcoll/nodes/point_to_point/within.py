@@ -60,7 +60,7 @@ class ReporterWithin(FailureReporter):
 
     def __init__(self, group: Group, words: np.ndarray, rank: int, mail: MessageBuffers):
         super().__init__(group, words, rank, mail)
-        self._where = f"rank {self.name}"
+        self.where = f"rank {self.name}"
         self.owner: Owner | None = None  # of this group, once it is made
 
     def error(self, operation: str, status: int) -> BaseException:
