@@ -21,7 +21,7 @@ def packable(datatype, buffer, count):
 
 
 def memory(known, count):
-    """Return memory for packed elements; 0 if there is none."""
+    """Return memory for packed elements; 0 if it cannot be had."""
     return call(peek(table() + t.MALLOC), status_behind(0, known, count) + STATUS_BYTES, 0, 0)
 
 

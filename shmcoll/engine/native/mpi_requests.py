@@ -4,7 +4,7 @@ A receive that is only begun, and a message that is only probed, need not be kno
 as it makes no other call. So they wait in a slot, POSTED or PROBED, and nothing has been done for them. The call that
 completes them, MPI_Wait or MPI_Mrecv, receives. All other calls but short sends leave it to Python to settle them
 first: Python posts the receives and takes the messages, in their order, so that they are as if it had done so at once.
-So nobody waits for them in vain while this rank waits for something else, and no other receive gets their messages.
+So their senders go on while this rank waits for something else, and no other receive gets their messages.
 
     POSTED      a receive. The wait for it receives: it waits if nothing else is deferred; else it polls
     PROBED      a message that has been found, and stays in its ring until MPI_Mrecv
@@ -80,7 +80,7 @@ def posted(comm, source, tag, buffer, length):
 
 
 def held(state, comm, source, tag, buffer, length):
-    """Fill a free slot, and return it; 0 if there is none."""
+    """Fill a free slot, and return it; 0 if all are taken."""
     place = table() + t.SLOTS
     for _ in range(t.MOST_SLOTS):
         if peek(place + t.STATE) == t.FREE:

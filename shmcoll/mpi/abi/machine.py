@@ -6,9 +6,9 @@
                 program: to `later` again, if Ctrl-C has kept the resolver from its work
     boot        the resolver at first, in a process where Python has not filled the table: it lets Python do that
 
-`boot` begins an interpreter, if there is none, by `start`; then it runs `text`, which imports this package, holding the
-interpreter's lock. If that is not possible, `fail` ends the process with a line that says why. Afterwards the
-resolver is a function of Python, which `boot` goes to.
+`boot` begins an interpreter by `start`, unless the process has one; then it runs `text`, which imports this package,
+holding the interpreter's lock. If that is not possible, `fail` ends the process with a line that says why. Afterwards
+the resolver is a function of Python, which `boot` goes to.
 
 All of it is addressed relative to the program counter, and no function of MPI takes a floating-point number.
 """
