@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import os
 import threading
@@ -30,7 +31,8 @@ from shmcoll.engine.memory.group import Group, RankName
 from shmcoll.errors import ArenaError, CallNotAllowed, RankFailed, ShmcollError
 from shmcoll.runtime import shrink
 from shmcoll.runtime.dispatcher import Dispatcher
-from shmcoll.runtime.group_directory import WORLD, Identity, identity, refusal, refusal_word
+from shmcoll.runtime.group_directory import WORLD, Identity, entered, identity, refusal, refusal_word
+from shmcoll.runtime.group_registry import has_joined
 from shmcoll.runtime.group_search import OfMembers, OfParent, Watch, await_members, find
 from shmcoll.runtime.local_rank import LocalRank
 from shmcoll.runtime.process_bound import ProcessBound
@@ -273,39 +275,41 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
     def _split(self, call: str, mine: tuple[bool, int, int]) -> Communicator | None:
         """Return the group of the ranks of one color. mine: whether this rank joins a group, its color and its key."""
         self._local_rank.check_not_within(call)
+        watch = OfParent(self._dispatcher.failures, call, self.timeout)
         made: Communicator | None = None
+        new: tuple[tuple[int, ...], Identity] | None = None  # the group: its ranks and its identity
 
         def make(parts: Parts) -> None:
-            nonlocal made
-            found, word = None, 0  # the error of this rank's group, and what its leader tells of it
+            nonlocal made, new
             told = parts.all_to_all(np.tile(np.array([mine], np.int64), (self._size, 1))).tolist()
             self._splits += 1
-            if mine[0]:
-                members = [rank for rank in range(self._size) if told[rank][:2] == [1, mine[1]]]
-                members.sort(key=lambda rank: told[rank][2])
-                ranks = tuple(self._dispatcher.group.ranks[rank] for rank in members)
-                which = identity(ranks, "split", self._identity, self._splits)
+            members = [rank for rank in range(self._size) if mine[0] and told[rank][:2] == [1, mine[1]]]
+            members.sort(key=lambda rank: told[rank][2])
+            ranks = tuple(self._dispatcher.group.ranks[rank] for rank in members)
+            new = (ranks, identity(ranks, "split", self._identity, self._splits)) if mine[0] else None
+            found, word = None, 0  # the error of a leader that has no memory, and what it tells of it
+            if new and members[0] == self._rank:
                 try:
-                    made = self._join(ranks, which, OfParent(self._dispatcher.failures, call, self.timeout))
+                    made = self._joined(*new, watch)
                 except ArenaError as error:
                     if not getattr(error, "is_common", False):
                         raise
-                    found, word = error, refusal_word(error) if members[0] == self._rank else 0
+                    found, word = error, refusal_word(error)
             # Dimensions unlike those of the first part: see `composite_calls.py`
             words = parts.all_to_all(np.full((self._size, 1), word)).ravel()
             if words.any():
-                if made is not None:
-                    made.close()
-                made, leader = None, int(np.flatnonzero(words)[0])
+                leader = int(np.flatnonzero(words)[0])
                 who = f"{call} on rank {self._dispatcher.failures.name}: {self._dispatcher.group.names([leader])}"
                 raise found or refusal(who, int(words[leader]))
+            if new and made is None:
+                made = self._joined(*new, watch)
 
         try:
             self._compose(call, make)
             return made
         except BaseException as error:
-            if made is not None:
-                made._close_because(call, error)
+            if new:
+                self._abandon(*new, watch, error)
             raise
 
     def _close_because(self, call: str, error: BaseException) -> None:
@@ -482,47 +486,63 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
         *,
         make: Callable[..., Communicator] | None = None,
         cells: bool = True,
+        awaits: bool = False,
     ) -> Communicator:
         """Return the communicator of a group that this rank belongs to, made by the first of its ranks. watch: see
         `group_search.py`. name: that of a subgroup. make: makes it, by default `Communicator`. cells: whether it makes
-        collectives."""
+        collectives. awaits: whether the leader waits until all members have joined."""
+        try:
+            made = self._joined(ranks, which, watch, name, make=make, cells=cells)
+            if made._rank == 0 and awaits:
+                await_members(made._dispatcher.group, watch)
+            return made
+        except BaseException as error:
+            if not getattr(error, "is_common", False):
+                self._abandon(ranks, which, watch, error)
+            # Unless the group exists, or has been refused, this rank may look for it again
+            if self._local_rank.rank == ranks[0] or isinstance(error, (ArenaError, RankFailed)):
+                self._local_rank.count_close(ranks, name, which)
+            raise
+
+    def _joined(
+        self,
+        ranks: tuple[int, ...],
+        which: Identity,
+        watch: Watch,
+        name: str = "",
+        *,
+        make: Callable[..., Communicator] | None = None,
+        cells: bool = True,
+    ) -> Communicator:
+        """Do the same without an end for errors: the caller abandons the group."""
         make, local_rank = make or Communicator, self._local_rank
         local_rank.check_not_within(watch.call)
         known: dict[Identity, Communicator] = local_rank.communicators
-        group, leads = None, local_rank.rank == ranks[0]
-        if which in known:
-            return known[which]
-        try:
+        if which not in known:
             with local_rank.looking():
-                if not leads:
+                group = None
+                if local_rank.rank != ranks[0]:
                     group = find(local_rank.arena, ranks, which, local_rank.rank, watch, cells=cells)
                 with local_rank.lock:
                     if which not in known:  # another thread may have made it meanwhile
                         group = group or local_rank.groups.lead(ranks, which, cells=cells)
                         make(local_rank, group, f"{list(ranks)}", which, name)
-            made = known[which]
-            if leads and watch.is_joint:
-                await_members(made._dispatcher.group, watch)
-            return made
-        except BaseException as error:
-            self._abandon(ranks, which, group, watch, error)
-            if leads or isinstance(error, (ArenaError, RankFailed)):  # else this rank may look for the group again
-                local_rank.count_close(ranks, name, which)
-            raise
+        return known[which]
 
-    def _abandon(
-        self, ranks: tuple[int, ...], which: Identity, group: Group | None, watch: Watch, error: BaseException
-    ) -> None:
+    def _abandon(self, ranks: tuple[int, ...], which: Identity, watch: Watch, error: BaseException) -> None:
         """Leave a group because an error leaves the call that makes it."""
-        local_rank = self._local_rank
-        if getattr(error, "is_common", False):
-            return
+        local_rank, group = self._local_rank, None
         me, why = ranks.index(local_rank.rank), f": {error}" if isinstance(error, ShmcollError) else " by an interrupt"
         text = f"rank {RankName(me, local_rank.rank)} left {watch.call}{why}"
-        with local_rank.lock:
+        with local_rank.looking(), local_rank.lock:
             if which in local_rank.communicators:
                 local_rank.communicators[which]._dispatcher.abandon()
                 local_rank.forget(which)
+            if me != 0:
+                with contextlib.suppress(ShmcollError):
+                    group = entered(local_rank.arena, ranks[0], which, watch.call)
+                if group and not watch.is_joint and not has_joined(group, me):
+                    group = None  # this rank may call again
             local_rank.groups.abandon(group, me, which, text, leaves=not watch.is_joint)
 
 

@@ -159,7 +159,7 @@ class Job:
     def _in_node(self, ranks: Sequence[int], number: int, label: str, watch: Watch, **how: Any) -> Any:
         """Return a communicator of ranks of the job that are all on this node. how: as for `Communicator._join`."""
         local = tuple(self.topology.places[rank][1] for rank in ranks)
-        return self.node._join(local, identity(local, "nodes", str(number), label), watch, **how)
+        return self.node._join(local, identity(local, "nodes", str(number), label), watch, awaits=True, **how)
 
     def _failed(self, error: BaseException) -> None:
         """Tell the other nodes that an exception ends this process."""

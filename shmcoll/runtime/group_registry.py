@@ -7,7 +7,9 @@ The member with the lowest rank leads. It allocates the region in its heap, prep
     SLOT        the leader: see `group_directory.py`
     CLOSED      each member, in its own mailbox of the region: 1 when it has closed the group, which ends the waits of
                 ranks that still need it; 2 when it will not touch the region any more
-    identity 0  the leader, when every member has let go or is dead. Then it gives the region back
+    identity 0  the leader, when every member has let go or is dead. Then it gives the region back, or keeps it for its
+                next group of as many ranks (`Heap.set_aside`). It clears all words of such a region before another
+                rank can find it
 
 Order of memory: each of these words is stored with release and loaded with acquire (`Arena`). So a leader that finds
 LET_GO gives back a region that its member has read to the end.
@@ -32,6 +34,7 @@ A member that looks after the leader's fence finds nothing. One that looked befo
 """
 
 import ctypes
+import time
 from collections.abc import Callable
 from functools import cache, partial
 from itertools import chain
@@ -44,6 +47,7 @@ from shmcoll.engine.memory.group import Group
 from shmcoll.engine.memory.heap import Heap
 from shmcoll.errors import ArenaError
 from shmcoll.runtime import group_directory as directory
+from shmcoll.runtime import waiting
 from shmcoll.runtime.group_directory import NOBODY, Identity
 
 STILL_IN, CLOSED, LET_GO = range(3)
@@ -61,6 +65,7 @@ class GroupRegistry:
         self._led: dict[int, Group | None] = {}  # by slot; None: a slot with a refusal
         self._closed: set[int] = set()  # offsets of those that this rank leads and has closed
         self._leaving: list[tuple[Group, int, dict[int, list[int]]]] = []
+        self._lives_at = 0.0  # when the lives of the members may be read next
         self._abandoned: dict[int, bool] = {}  # slots of abandoned groups, and whether they contain LEFT
 
     def lead(self, ranks: tuple[int, ...], which: Identity, *, cells: bool = True) -> Group:
@@ -75,7 +80,8 @@ class GroupRegistry:
             raise directory.refusal("this rank", directory.FULL)
         size = layout.group_bytes(len(ranks), self._arena.load(layout.JOB_WINDOW_BYTES) if cells else 0)
         try:
-            offset = self._heap.take(size, f"a group of {len(ranks)} ranks")
+            purpose = f"a group of {len(ranks)} ranks"
+            offset = self._heap.take_spare(size, purpose) or self._heap.take(size, purpose)
         except ArenaError as error:
             error.is_common = True  # type: ignore[attr-defined]
             self._refuse(slot, which, directory.no_memory(size, error.available))
@@ -141,9 +147,12 @@ class GroupRegistry:
 
     def sweep(self) -> None:
         """Give back the regions and the memory of messages that no rank needs any more. A program may have a thousand
-        groups, so nothing is read of those that their leader still needs."""
+        groups, so nothing is read of those that their leader still needs, and the lives of ranks are only read after a
+        while."""
         self._let_go()
-        how_ended = cache(partial(records.how_ended, self._arena))
+        how_ended: Callable[[int], str] = _unknown
+        if (now := time.monotonic()) >= self._lives_at:
+            self._lives_at, how_ended = now + waiting.SLICE, cache(partial(records.how_ended, self._arena))
         for slot, group in list(self._led.items()):
             if group is None or group.offset not in self._closed:
                 continue
@@ -154,7 +163,8 @@ class GroupRegistry:
                 else:
                     directory.enter(self._arena, self._rank, slot, NOBODY, 0)
                     del self._led[slot]
-                self._heap.give(group.offset)
+                if not self._heap.set_aside(group.offset):
+                    self._heap.give(group.offset)
 
     def _is_out(self, slot: int, group: Group, rank: int, how_ended: Callable[[int], str]) -> bool:
         """Return whether a member does not touch the region any more."""
@@ -171,8 +181,14 @@ class GroupRegistry:
         return next(chain(free, refusals))
 
 
+def _unknown(_rank: int) -> str:
+    """Return how a rank has ended, of which nothing is read."""
+    return ""
+
+
 def _prepare(group: Group, which: Identity) -> None:
     arena = group.arena
+    ctypes.memset(arena.address + group.offset, 0, layout.cells_offset(group.size))  # another group may have been there
     for i, word in enumerate(which):
         arena.store(group.offset + layout.IDENTITY + i * WORD, word)
     arena.store(group.offset + layout.SIZE, group.size)

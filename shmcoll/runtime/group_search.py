@@ -8,10 +8,14 @@ not enter the group, or that the group would be of no use. That depends on the c
     `subgroup`                   a member of the new group that has failed; the end of the leader; LEFT in its
                                  directory. The end of the parent shows nothing: survivors may call `subgroup` after it
 
-Why the members agree. In a collective of the parent, the leader waits until each member has joined the group. A member
-that leaves the call before it has joined ends the parent. It may not even know which group it would have joined. The
-leader finds the end of the parent, and abandons the group (`group_registry.py`). A member that leaves the call later
-ends the group. So nobody waits in a group for a member that has left the call.
+Why the members agree. In `split`, all ranks of the parent make an exchange when the leaders have entered their groups.
+So a member finds the group at its first look. A leader that leaves the call in this exchange abandons the group
+(`group_registry.py`). A member that leaves the call later ends the group, which it finds in the leader's directory.
+
+Over nodes, the leader waits until each member of its node has joined the group. A member that leaves the call before it
+has joined ends the parent. It may not even know which group it would have joined. The leader finds the end of the
+parent, and abandons the group. A member that leaves the call later ends the group. So nobody waits in a group for a
+member that has left the call.
 
 The leader of a subgroup does not wait: members may call in any order. A member that has left `subgroup` before it has
 joined, and lives, is one that has not called it yet.
@@ -62,8 +66,8 @@ def find(arena: Arena, ranks: tuple[int, ...], which: Identity, me: int, watch: 
     """
     leader, pauses = ranks[0], _Pauses(arena, watch)
     purpose = f"{watch.call} of world ranks {list(ranks)} on world rank {me}"
+    how = ""
     while True:
-        how = records.how_ended(arena, leader)
         # Read after `how`: a leader that has ended enters nothing
         group = entered(arena, leader, which, purpose, cells=cells)
         if group:
@@ -72,6 +76,7 @@ def find(arena: Arena, ranks: tuple[int, ...], which: Identity, me: int, watch: 
             watch.look()  # a failure because of which the leader may have ended
             raise watch.lost(leader, how)
         pauses.make(leader, "leads the new group, and has not made it")
+        how = records.how_ended(arena, leader)
 
 
 def await_members(group: Group, watch: Watch) -> None:

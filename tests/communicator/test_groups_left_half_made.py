@@ -21,5 +21,5 @@ def test_members_that_have_the_group_learn_why_another_has_left_it(ranks, monkey
             made.barrier()
         return str(caught.value).partition(": ")[2] or str(caught.value)
 
-    aborted = "rank 2 aborted: dup: rank 1 was interrupted"
+    aborted = "rank 2 left dup: rank 1 was interrupted"
     assert ranks(3, run) == [aborted, aborted, "rank 1 was interrupted"]

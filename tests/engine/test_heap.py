@@ -56,6 +56,42 @@ def test_blocks_are_committed_cleared_and_given_back(arena, heap):
     assert arena.read(again, 3 * PAGE) == bytes(3 * PAGE)
 
 
+def test_a_spare_block_is_taken_again_as_it_is_and_does_not_count(arena, heap):
+    before, other = blocks_on_disk(arena), Heap(arena, 1)
+    first, second = heap.take(3 * PAGE - 5, "a test"), heap.take(3 * PAGE, "a test")
+    arena.write(first, b"x" * PAGE)
+    assert heap.set_aside(first)
+    assert held_by_all(arena) == 3 * PAGE
+    assert not heap.take_spare(PAGE, "a test")
+    assert heap.take_spare(3 * PAGE, "a test") == first
+    assert arena.read(first, PAGE) == b"x" * PAGE
+    assert not heap.take_spare(3 * PAGE, "a test")
+    assert heap.set_aside(first)
+    other.take(LIMIT - 3 * PAGE, "a test")  # the limit is reached
+    with pytest.raises(ArenaError, match="the heap is full"):
+        heap.take_spare(3 * PAGE, "a test")
+    assert not heap.take_spare(3 * PAGE, "a test")
+    assert blocks_on_disk(arena) == before + LIMIT
+    heap.give(second)
+    assert held_by_all(arena) == LIMIT - 3 * PAGE
+
+
+def test_spare_blocks_are_few_and_go_before_memory_is_short(arena, heap, monkeypatch):
+    before, commit = blocks_on_disk(arena), arena.commit
+    assert not heap.set_aside(heap.take(LIMIT // 16, "a test"))  # each of the two ranks may keep half of that
+    spares = [heap.take(PAGE, "a test") for _ in range(3)]
+    assert [heap.set_aside(spare) for spare in spares] == [True, True, False]
+
+    def short(*arguments) -> None:
+        if blocks_on_disk(arena) > before + LIMIT // 16 + PAGE:
+            raise ArenaError("no")
+        commit(*arguments)
+
+    monkeypatch.setattr(arena, "commit", short)
+    heap.take(5 * PAGE, "a test")
+    assert blocks_on_disk(arena) == before + LIMIT // 16 + 6 * PAGE
+
+
 def test_the_limit_is_that_of_all_ranks_and_is_told(arena, heap):
     other = Heap(arena, 1)
     other.take(LIMIT // 2, "a test")

@@ -25,6 +25,10 @@ A call whose picture has been replaced meanwhile begins again with the latest on
     give     enter the block among the dropped blocks, where it stays until it is free. A call that gets the lock
              without waiting, and a call that takes memory, clears the dropped blocks; only one call at a time clears a
              block (`cleared_by`). Then the block leaves the picture: it is not taken before it is clear
+
+Spare blocks. To commit and to clear a few MiB takes most of the time in which a group is made and closed. So a caller
+may set a few blocks aside (`set_aside`), and have them again as they are (`take_spare`). They stay committed, and they
+do not count as held. When there is too little memory for another block, this rank gives its spare blocks back first.
 """
 
 import os
@@ -37,6 +41,9 @@ from shmcoll.engine import layout
 from shmcoll.engine.memory import holds as holding
 from shmcoll.engine.memory.arena import Arena, mib, space_limit
 from shmcoll.errors import ArenaError
+
+_MOST_SPARES = 2
+_SPARE_SHARE = 16  # of what the heaps may hold, all ranks together keep at most this part as spare blocks
 
 _Gaps = tuple[tuple[int, int], ...]  # first byte and length of each free range, in order
 
@@ -71,6 +78,7 @@ class Heap:
         first, self._length = span(arena, rank)
         self._known = _Picture(((first, self._length),), {}, {})  # the latest, or one before
         self._dropped: dict[_Block, None] = {}
+        self._spares: dict[int, int] = {}  # first byte and length of each
         self._lock = threading.RLock()
 
     def reserve(self) -> tuple[int, int]:
@@ -97,6 +105,14 @@ class Heap:
         length = layout.align(max(behind + words * layout.WORD, 1), layout.PAGE)
         block = _Block(length, behind if holds else 0)
         try:
+            return self._take(block, length, behind, purpose, commits)
+        except ArenaError:
+            if not self._give_spares():
+                raise
+            return self._take(_Block(length, block.holds), length, behind, purpose, commits)
+
+    def _take(self, block: _Block, length: int, behind: int, purpose: str, commits: bool) -> int:
+        try:
             with self._lock:
                 self._put_back()
                 self._claim(block, purpose)
@@ -111,6 +127,38 @@ class Heap:
             with self._lock:
                 self._withdraw(block)
             raise
+
+    def set_aside(self, offset: int) -> bool:
+        """Keep a block for `take_spare` instead of giving it back. Returns False if there are enough."""
+        length = self._picture().taken[offset].length
+        most = self._arena.load(layout.JOB_HEAP) // _SPARE_SHARE // self._arena.ranks
+        if len(self._spares) >= _MOST_SPARES or sum(self._spares.values()) + length > most:
+            return False
+        self._spares[offset] = length
+        self._tell_held()
+        return True
+
+    def take_spare(self, length: int, purpose: str) -> int:
+        """Return the offset of a spare block of this length, with the bytes that its last user has left; 0 if no spare
+        block is so long. Raises `ArenaError` if the heaps are full."""
+        length = layout.align(length, layout.PAGE)
+        for offset, room in list(self._spares.items()):
+            if room == length and self._spares.pop(offset, 0):
+                try:
+                    self._tell_held()
+                    self._check_limit(0, length, purpose)
+                    return offset
+                except BaseException:
+                    self.give(offset)
+                    raise
+        return 0
+
+    def _give_spares(self) -> bool:
+        """Give all spare blocks back. Returns whether there were any."""
+        given = [offset for offset in list(self._spares) if self._spares.pop(offset, 0)]
+        for offset in given:
+            self.give(offset)
+        return bool(given)
 
     def block_of(self, offset: int) -> tuple[int, int] | None:
         """Return the first byte of the block that contains a byte, and where its words about views begin; None if no
@@ -200,10 +248,14 @@ class Heap:
 
     def _tell_held(self) -> None:
         told = -1
-        while told != (held := self._length - sum(length for _, length in self._picture().gaps)):
+        while told != (held := self._in_use()):
             if os.getpid() == self._pid:
                 self._arena.store(self._held_word, held)
             told = held
+
+    def _in_use(self) -> int:
+        gaps = sum(length for _, length in self._picture().gaps)
+        return self._length - gaps - sum(list(self._spares.values()))
 
     def _first_fit(self, gaps: _Gaps, length: int, purpose: str) -> int:
         """Return the beginning of the first gap that is long enough."""
