@@ -28,8 +28,8 @@ TREES = {name: ast.parse(path.read_text()) for name, path in SOURCES.items()}
 #: The rooms of each package, from the bottom up: a module imports from its own room and from those before it.
 ROOMS = {
     "shmcoll": (
-        "errors", "engine", "collectives", "diagnostics", "runtime", "calls", "communicator", "nodes", "startup",
-        "runner", "jit", "nki", "mindspore", "torch", "ray", "mpi", "__main__",
+        "errors", "engine", "collectives", "diagnostics", "profiling", "runtime", "calls", "communicator", "nodes",
+        "startup", "runner", "jit", "nki", "mindspore", "torch", "ray", "mpi", "__main__",
     ),
     "shmcoll.engine": (
         "layout", "context", "collective", "system", "fences", "atomics", "memory", "kernels", "protocol", "messages",
