@@ -81,7 +81,7 @@ class GroupRegistry:
         size = layout.group_bytes(len(ranks), self._arena.load(layout.JOB_WINDOW_BYTES) if cells else 0)
         try:
             purpose = f"a group of {len(ranks)} ranks"
-            offset = self._heap.take_spare(size, purpose) or self._heap.take(size, purpose)
+            offset = self._heap.take_spare(size, purpose) or self._heap.take(size, purpose, huge=False)
         except ArenaError as error:
             error.is_common = True  # type: ignore[attr-defined]
             self._refuse(slot, which, directory.no_memory(size, error.available))

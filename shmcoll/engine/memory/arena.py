@@ -120,13 +120,13 @@ class Arena:
         """Offset of the world's group region."""
         return layout.world_offset(self.ranks)
 
-    def commit(self, offset: int, length: int, purpose: str) -> None:
+    def commit(self, offset: int, length: int, purpose: str, *, huge: bool = True) -> None:
         """Back the unused range `[offset, offset + length)` with memory. If there is too little, it takes nothing and
-        raises `ArenaError`."""
+        raises `ArenaError`. huge: see `pages.give`."""
         place = self.check_room(length, purpose)
         given = False
         try:
-            given = pages.give(self.address + offset, length)
+            given = pages.give(self.address + offset, length, huge=huge)
         finally:
             if not given:
                 pages.drop(self.address + offset, length)

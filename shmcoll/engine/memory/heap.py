@@ -97,21 +97,22 @@ class Heap:
             self._tell_held()
         return first, length
 
-    def take(self, length: int, purpose: str, *, holds: bool = False, commits: bool = True) -> int:
+    def take(self, length: int, purpose: str, *, holds: bool = False, commits: bool = True, huge: bool = True) -> int:
         """Allocate `length` bytes of zeros and return their offset. If there is too little memory, it takes nothing and
-        raises `ArenaError`. commits: without it, the caller has the bytes committed, except for those behind them."""
+        raises `ArenaError`. commits: without it, the caller has the bytes committed, except for those behind them.
+        huge: see `pages.give`."""
         behind = layout.align(length, layout.LINE)
         words = holding.words(self._arena.ranks) if holds else 0
         length = layout.align(max(behind + words * layout.WORD, 1), layout.PAGE)
         block = _Block(length, behind if holds else 0)
         try:
-            return self._take(block, length, behind, purpose, commits)
+            return self._take(block, length, behind, purpose, commits, huge)
         except ArenaError:
             if not self._give_spares():
                 raise
-            return self._take(_Block(length, block.holds), length, behind, purpose, commits)
+            return self._take(_Block(length, block.holds), length, behind, purpose, commits, huge)
 
-    def _take(self, block: _Block, length: int, behind: int, purpose: str, commits: bool) -> int:
+    def _take(self, block: _Block, length: int, behind: int, purpose: str, commits: bool, huge: bool) -> int:
         try:
             with self._lock:
                 self._put_back()
@@ -121,7 +122,7 @@ class Heap:
                 if not commits:
                     self._arena.check_room(length, purpose)
                     first += behind & -layout.PAGE
-                self._arena.commit(first, block.offset + length - first, purpose)
+                self._arena.commit(first, block.offset + length - first, purpose, huge=huge)
             return block.offset
         except BaseException:
             with self._lock:
