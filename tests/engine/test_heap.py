@@ -82,10 +82,10 @@ def test_spare_blocks_are_few_and_go_before_memory_is_short(arena, heap, monkeyp
     spares = [heap.take(PAGE, "a test") for _ in range(3)]
     assert [heap.set_aside(spare) for spare in spares] == [True, True, False]
 
-    def short(*arguments) -> None:
+    def short(*arguments, **how) -> None:
         if blocks_on_disk(arena) > before + LIMIT // 16 + PAGE:
             raise ArenaError("no")
-        commit(*arguments)
+        commit(*arguments, **how)
 
     monkeypatch.setattr(arena, "commit", short)
     heap.take(5 * PAGE, "a test")
@@ -104,7 +104,7 @@ def test_the_limit_is_that_of_all_ranks_and_is_told(arena, heap):
 
 
 def test_no_memory_is_an_error_and_takes_nothing(arena, heap, monkeypatch):
-    def full(*_arguments) -> None:
+    def full(*_arguments, **_how) -> None:
         raise ArenaError("no")
 
     monkeypatch.setattr(arena, "commit", full)
