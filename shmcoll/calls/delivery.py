@@ -18,7 +18,6 @@ which looks once more before.
 
 import math
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -30,6 +29,7 @@ from shmcoll.diagnostics.call_site import here, submitted_at
 from shmcoll.engine import context as c
 from shmcoll.engine.messages.ring_buffers import ARRAY, SYNCHRONOUS
 from shmcoll.engine.messages.send import GIVE_UP, HAS_BEGUN, LOOK
+from shmcoll.engine.system import log
 from shmcoll.engine.system.green_threads import check_threads
 from shmcoll.errors import CallNotAllowed
 from shmcoll.runtime import helpers, waiting
@@ -222,10 +222,7 @@ class _Watch:
             if print_at and time.monotonic() >= print_at:
                 print_at = math.inf
                 sends = places([one.work.site for one in self._pending])
-                print(
-                    f"shmcoll: this program ends when its synchronous sends have been received: {sends}",
-                    file=sys.stderr,
-                )
+                log.warning(f"this program ends when its synchronous sends have been received: {sends}")
             nap = waiting.FIRST_NAP if ended else min(2 * nap, waiting.NAP)
             time.sleep(nap)
 

@@ -7,7 +7,6 @@ has ended the program, nobody waits: the others learn from shmcoll why.
 
 import atexit
 import os
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import shmcoll
+from shmcoll.engine.system import log
 from shmcoll.errors import ShmcollError
 from shmcoll.mpi.abi.facts import CONSTANTS as c
 from shmcoll.mpi.objects import handles, leftovers
@@ -94,7 +94,7 @@ class Process:
         self.world.native._compose("MPI_Finalize", lambda parts: parts.barrier())
         self.is_finalized = True
         for line in leftovers.lines():
-            print(f"shmcoll: at the end of MPI on rank {self.rank}: {line}", file=sys.stderr)
+            log.warning(f"at the end of MPI on rank {self.rank}: {line}")
         handles.closed.append("MPI_Finalize has been called")
         for handle in (c["MPI_COMM_SELF"], c["MPI_COMM_WORLD"]):
             COMM.remove(COMM.find(handle))
@@ -106,7 +106,7 @@ class Process:
             try:
                 self.finish()
             except ShmcollError as error:
-                print(f"shmcoll: {error}", file=sys.stderr)
+                log.error(str(error))
         children.wait_for_all()
 
 

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO, TextIO
 
 from shmcoll.engine.compiler.deferral import deferred_signals
-from shmcoll.engine.system import interpreter
+from shmcoll.engine.system import interpreter, log
 from shmcoll.engine.system.descriptors import File, file_of
 from shmcoll.engine.system.handlers import LONGEST_SLEEP
 from shmcoll.engine.system.text import decoder, show, to_text
@@ -86,7 +86,7 @@ class Server:
                     self._start(errors)
                 try:
                     while (message := self._receive()) != protocol.READY:
-                        print(f"shmcoll: {message}", file=sys.stderr, flush=True)
+                        log.info(message)
                 except Lost:
                     how = self.fate()
                     errors.seek(0)

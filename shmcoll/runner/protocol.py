@@ -52,6 +52,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, TypeVar
 
+from shmcoll.engine.system import log
 from shmcoll.engine.system.handlers import reraise_of_handler
 from shmcoll.errors import CallNotAllowed, RankFailed, RemoteTraceback
 from shmcoll.startup.exits import RaisedException
@@ -293,7 +294,8 @@ def setting(span: int) -> Setting:
         folder = os.getcwd()  # noqa: PTH109
     main = sys.modules["__main__"]
     started = getattr(main, "__file__", None), getattr(getattr(main, "__spec__", None), "name", None)
-    return Setting(span, started, folder, list(sys.path), list(getattr(sys, "argv", [])), dict(os.environ))
+    environment = {**os.environ, **log.for_ranks()}
+    return Setting(span, started, folder, list(sys.path), list(getattr(sys, "argv", [])), environment)
 
 
 def call_part(file: BinaryIO, caller: int) -> Part:

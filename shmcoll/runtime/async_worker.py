@@ -39,7 +39,6 @@ otherwise it waits for them. At once it withdraws the receives whose message can
 import contextlib
 import os
 import queue
-import sys
 import threading
 import time
 import traceback
@@ -52,6 +51,7 @@ import numpy as np
 from shmcoll.diagnostics.call_site import Site, here, short_path, submitted_at
 from shmcoll.engine import context as c
 from shmcoll.engine.memory.group import Group
+from shmcoll.engine.system import log
 from shmcoll.engine.system.green_threads import check_threads
 from shmcoll.engine.system.handlers import LONGEST_SLEEP
 from shmcoll.errors import (
@@ -265,7 +265,7 @@ class AsyncWorker:
             if not self._ended.wait(waiting.TELL_AFTER):
                 sites = [work.site for work, _ in self.turns.calls()]
                 if calls := places(sites):
-                    print(f"shmcoll: {self._name} ends when its asynchronous calls have: {calls}", file=sys.stderr)
+                    log.warning(f"{self._name} ends when its asynchronous calls have: {calls}")
                 self._is_late = True
                 self.wake()
                 while not self._ended.wait(LONGEST_SLEEP):
@@ -367,7 +367,7 @@ class AsyncWorker:
         def attend() -> None:
             nonlocal is_waiting
             if self._is_over and (receives := places(listener.withdraw(all_of_them=self._is_late))):
-                print(f"shmcoll: {self._name} withdraws receives without a message: {receives}", file=sys.stderr)
+                log.warning(f"{self._name} withdraws receives without a message: {receives}")
             is_waiting = listener.is_waiting(is_ending=self._is_over)
 
         while self.turns.run_if_free(attend, sleeps=True):

@@ -24,6 +24,7 @@ from shmcoll.engine.native import entry, tables
 from shmcoll.engine.protocol.pace import RANGE
 from shmcoll.engine.protocol.wait import MOST_POLLS, SLICE_NS
 from shmcoll.engine.protocol.ways import NEVER, TO_ALL_FACTOR
+from shmcoll.engine.system import log
 from shmcoll.engine.system.green_threads import check_threads
 from shmcoll.engine.system.switches import is_on
 from shmcoll.errors import CallNotAllowed
@@ -183,7 +184,7 @@ class Dispatcher(Calls):
                 self._routines[name] = fault_injection.make_callable(record, self.words)
                 return self._routines[name]
             with self._loading(name):
-                fast, plain = code.load_routine(record, _tell)
+                fast, plain = code.load_routine(record, log.info)
             self.words[tables.KINDS // WORD + record.code] = record.form
             self.words[tables.ROUTINES // WORD + record.code] = plain
             self._routines[name] = entry.make_callable(name, fast, plain, self.words)  # last: it marks that all is done
@@ -193,7 +194,7 @@ class Dispatcher(Calls):
         """Return the address of the kernel for a dtype and a reduction. From now on the native entry finds it by
         itself."""
         with self._loading(f"a reduction by {reduction!r}"):
-            address = code.load_kernel(dtype, reduction, _tell)
+            address = code.load_kernel(dtype, reduction, log.info)
         self.words[tables.kernel_slot(dtype.code, number)] = address
         return address
 
@@ -315,7 +316,3 @@ class Dispatcher(Calls):
             f"of {inside} of the same thread; have it note what is to be done, and call {operation} when {inside} "
             f"has returned"
         )
-
-
-def _tell(progress: str) -> None:
-    print(f"shmcoll: {progress}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Failures of asynchronous calls that the program has not waited for: they are printed, and the exit code is 1.
+"""Failures of asynchronous calls that the program has not waited for: they are logged, and the exit code is 1.
 
 A failure is noted when a call fails, and forgotten when the program sees it (`wait`, `await`). It is printed on stderr
 when the handle of the call is deleted, or when the process ends. From then on the exit code of the process will be 1.
@@ -15,10 +15,11 @@ step is one operation on a dict, and there is no lock.
 import atexit
 import ctypes
 import os
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+
+from shmcoll.engine.system import log
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +51,7 @@ def tell(failure: Failure) -> None:
     if text := failure.told():
         _printed.append(failure.error)
         _end_with_one(os.getpid())
-        print(f"shmcoll: {text}", file=sys.stderr, flush=True)
+        log.error(text)
     forget(failure)
 
 

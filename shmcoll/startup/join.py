@@ -25,7 +25,7 @@ from shmcoll.engine.memory import arena as arenas
 from shmcoll.engine.memory import arena_file, records
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
-from shmcoll.engine.system import refusals
+from shmcoll.engine.system import log, refusals
 from shmcoll.engine.system.green_threads import check_threads
 from shmcoll.engine.system.processes import ancestors, check_proc, has_ended
 from shmcoll.engine.system.switches import is_on
@@ -163,6 +163,7 @@ def _join(arena: Arena, rank: int, launcher: str, job: str | None) -> Communicat
     if rank:
         object_cache.leave_to_rank_0()
     local_rank = LocalRank(arena, rank, launcher)
+    log.note_joined(rank, arena.nonce)
     comm = Communicator(local_rank, Group.world(arena), "world")
     if is_on("SHMCOLL_SHARE_ARRAYS"):
         local_rank.share_arrays().share_everywhere()
@@ -217,6 +218,7 @@ def _explicit(rank: int | None, size: int | None, job: str | None) -> Placement:
 def limits() -> tuple[float, float]:
     """Return the limits of one wait and of joining, in seconds."""
     late_settings.note()
+    log.check_level()
     return seconds("SHMCOLL_TIMEOUT", WAIT_TIMEOUT), seconds("SHMCOLL_JOIN_TIMEOUT", JOIN_TIMEOUT)
 
 

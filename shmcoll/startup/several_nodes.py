@@ -35,6 +35,7 @@ from shmcoll.engine.memory import arena as arenas
 from shmcoll.engine.memory import node_words
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
+from shmcoll.engine.system import log
 from shmcoll.engine.system.cores import usable_cores
 from shmcoll.engine.system.handlers import reraise_of_handler
 from shmcoll.errors import CallNotAllowed, ShmcollError
@@ -131,6 +132,7 @@ def _connect(mpi: Any, own: Any, launcher: str, limits: tuple[float, float], lea
     foreign_end.install()
     local_rank = LocalRank(arena, topology.index, launcher)
     node = Communicator(local_rank, Group.world(arena), "world")
+    log.note_joined(topology.rank, arena.nonce if len(topology.nodes) == 1 else tokens[0])
     if len(topology.nodes) == 1:
         return node
     wire = Wire(mpi, own)

@@ -97,12 +97,12 @@ def test_a_folder_that_others_may_write_is_not_used(tmp_path):
     assert (list(tmp_path.iterdir()), err) == ([], "")
 
 
-def test_a_folder_that_cannot_be_made(monkeypatch, tmp_path, capsys):
+def test_a_folder_that_cannot_be_made(monkeypatch, tmp_path, caplog):
     (tmp_path / "file").touch()
     monkeypatch.setenv("SHMCOLL_CACHE_DIR", str(tmp_path / "file" / "below"))
     for _ in range(2):
         assert object_cache.object_file("name", lambda: b"built", None) == b"built"
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = caplog.messages
     assert f"every process compiles for itself: {tmp_path}/file: Not a directory; or set SHMCOLL_CACHE_DIR" in line
 
 

@@ -26,10 +26,10 @@ def folder(monkeypatch, tmp_path) -> Path:
     return tmp_path
 
 
-def test_without_a_file_the_defaults_hold(capfd):
+def test_without_a_file_the_defaults_hold(caplog):
     assert of_job(2, 2) == defaults(2, 2) == USUAL
     assert of_job(3, 2) == defaults(3, 2) == CROWDED
-    assert capfd.readouterr().err == ""
+    assert caplog.text == ""
 
 
 @pytest.mark.parametrize(
@@ -101,31 +101,31 @@ def test_lines_of_the_cache_are_not_shared():
         lambda told: json.dumps(told | {"thresholds": {"2": {"fat_bytes": 4096}}}),
     ],
 )
-def test_a_damaged_file_is_told_and_ignored_and_replaced(capfd, damage):
+def test_a_damaged_file_is_told_and_ignored_and_replaced(caplog, damage):
     path = thresholds.keep(2, {"flat_bytes": 65536})
     path.write_text(damage(json.loads(path.read_text())))
     assert of_job(2, 2) == USUAL
-    (line,) = capfd.readouterr().err.splitlines()
-    assert line.startswith(f"shmcoll: ignored {path}: it is damaged (")
+    (line,) = caplog.messages
+    assert line.startswith(f"ignored {path}: it is damaged (")
     assert line.endswith("`shmbench tune` measures anew")
     thresholds.keep(8, {"ring_bytes": 4096})
     assert known() == {8: {"ring_bytes": 4096}}
 
 
-def test_bytes_that_are_no_text_are_damage_too(capfd):
+def test_bytes_that_are_no_text_are_damage_too(caplog):
     thresholds.keep(2, {"flat_bytes": 65536}).write_bytes(b"\xff\xfe")
     assert of_job(2, 2) == USUAL
-    assert "it is damaged (JSONDecodeError)" in capfd.readouterr().err
+    assert "it is damaged (JSONDecodeError)" in caplog.text
 
 
 @pytest.mark.parametrize("fact", ["processor", "cores", "layout"])
-def test_a_file_from_another_machine_is_told_and_ignored(capfd, fact):
+def test_a_file_from_another_machine_is_told_and_ignored(caplog, fact):
     path = thresholds.keep(2, {"flat_bytes": 65536})
     told = json.loads(path.read_text())
     told["machine"][fact] = "another"
     path.write_text(json.dumps(told))
     assert of_job(2, 2) == USUAL
-    assert f"shmcoll: ignored {path}: it was measured on {told['machine']}" in capfd.readouterr().err
+    assert f"ignored {path}: it was measured on {told['machine']}" in caplog.text
 
 
 def test_machines_that_share_a_folder_have_a_file_each(monkeypatch):
@@ -140,20 +140,20 @@ def test_the_processor_has_a_name():
     assert thresholds.machine()["processor"]
 
 
-def test_a_file_that_others_may_write_is_told_and_ignored(capfd):
+def test_a_file_that_others_may_write_is_told_and_ignored(caplog):
     path = thresholds.keep(2, {"flat_bytes": 65536})
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     path.chmod(0o620)
     assert of_job(2, 2) == USUAL
-    assert f"shmcoll: ignored {path}: others may write {path} (mode 620)" in capfd.readouterr().err
+    assert f"ignored {path}: others may write {path} (mode 620)" in caplog.text
 
 
-def test_a_file_of_somebody_else_is_told_and_ignored(monkeypatch, capfd, folder):
+def test_a_file_of_somebody_else_is_told_and_ignored(monkeypatch, caplog, folder):
     path = thresholds.keep(2, {"flat_bytes": 65536})
     monkeypatch.setattr(thresholds, "cache_folder", lambda: folder)
     monkeypatch.setattr(os, "geteuid", lambda: 4711)
     assert of_job(2, 2) == USUAL
-    assert f"{path} belongs to uid {os.getuid()}, not to uid 4711" in capfd.readouterr().err
+    assert f"{path} belongs to uid {os.getuid()}, not to uid 4711" in caplog.text
 
 
 def test_a_folder_that_others_may_write_is_not_read(folder):

@@ -122,7 +122,7 @@ def test_a_lock_of_an_older_release_is_closed_to_others(kept):
     assert stat.S_IMODE(lock.stat().st_mode) == 0o600
 
 
-def test_measured_thresholds_are_read_with_the_same_care(monkeypatch, capfd):
+def test_measured_thresholds_are_read_with_the_same_care(monkeypatch, caplog):
     monkeypatch.delenv("SHMCOLL_TUNING")
     path = thresholds.keep(2, {"flat_bytes": 65536})
     for spoil, words in (
@@ -135,8 +135,9 @@ def test_measured_thresholds_are_read_with_the_same_care(monkeypatch, capfd):
         spoil()
         if words:
             assert thresholds.known() == {}
-            (line,) = capfd.readouterr().err.splitlines()
-            assert line.startswith(f"shmcoll: ignored {path}: ") and words in line
+            (line,) = caplog.messages
+            caplog.clear()
+            assert line.startswith(f"ignored {path}: ") and words in line
             path.unlink()
             thresholds.keep(2, {"flat_bytes": 65536})
             assert thresholds.known() == {2: {"flat_bytes": 65536}}

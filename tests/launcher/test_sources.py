@@ -25,6 +25,7 @@ env = { A = "a", NUMBER = 4, YES = true }
 stdin = "none"
 report = true
 report-json = "report.json"
+log-level = "error"
 heap = "1.5G"
 stall-warning = 9
 fresh = true
@@ -56,7 +57,8 @@ def test_every_option_may_stand_in_pyproject(folder):
         ranks=3, command=("x.py",), module=False, tag_output=True, timeout=5.0, wait_timeout=7.5, fresh=True, grace=0.0,
         log_dir=str(folder / "logs"), tee=True, bind_to="numa", env=(("A", "a"), ("NUMBER", "4"), ("YES", "true")),
         on_failure="continue", stdin="none", report=True, heap=3 << 29, check=True,
-        report_json=str(folder / "report.json"), stall_warning=9.0, mindspore=True, nki=True, mpi=True,
+        report_json=str(folder / "report.json"),
+        log_level="error", stall_warning=9.0, mindspore=True, nki=True, mpi=True,
     )  # fmt: skip
     assert parse(["x.py"]) == expected
     default = parse(["-n", "1", "--no-report", "x.py"])
@@ -72,7 +74,7 @@ def test_every_option_may_stand_in_the_environment(folder, monkeypatch):
         "SHMCOLL_BIND_TO": "numa", "SHMCOLL_STDIN": "none", "SHMCOLL_REPORT": "true", "SHMCOLL_FRESH": "yes",
         "SHMCOLL_HEAP": "1.5G", "SHMCOLL_CHECK": "1", "SHMCOLL_REPORT_JSON": "report.json",
         "SHMCOLL_STALL_WARNING": "9", "SHMCOLL_SHARE_ARRAYS": "1", "SHMCOLL_MINDSPORE": "1", "SHMCOLL_NKI": "true",
-        "SHMCOLL_MPI": "1",
+        "SHMCOLL_MPI": "1", "SHMCOLL_LOG_LEVEL": "Warning",
     }  # fmt: skip
     assert set(texts) == {setting.variable for setting in SETTINGS.values()} - {""}
     for name, text in texts.items():
@@ -81,7 +83,7 @@ def test_every_option_may_stand_in_the_environment(folder, monkeypatch):
         ranks=3, command=("x.py",), module=False, tag_output=True, timeout=5.0, wait_timeout=7.5, fresh=True, grace=0.0,
         log_dir="logs", tee=True, bind_to="numa", env=(), on_failure="continue", stdin="none", report=True,
         heap=3 << 29, check=True, report_json="report.json", stall_warning=9.0, share_arrays=True, mindspore=True,
-        nki=True, mpi=True,
+        nki=True, mpi=True, log_level="warning",
     )  # fmt: skip
     assert parse(["x.py"]) == expected
 

@@ -4,6 +4,7 @@ import atexit
 import contextlib
 import ctypes
 import faulthandler
+import logging
 import os
 import pickle
 import selectors
@@ -89,6 +90,7 @@ class Job:
                 os._exit(1)
             for other in (read, *self._pipes):
                 os.close(other)
+            logging.getLogger().handlers.clear()  # pytest's: a program of the user's has none
             _be_rank(self.arena, rank, function, args, write, self._stacks[rank])
         os.close(write)
         self.pids.append(pid)

@@ -114,6 +114,12 @@ class Options:
     stdin: str = _option("rank0|none", values.reader, "rank0", "which rank reads the standard input; default rank0")
     report: bool = _switch("print a table at the end: exit code, time, peak memory and collectives of each rank")
     report_json: str | None = _option("FILE", values.file, None, "write the figures of that table to FILE as JSON")
+    log_level: str | None = _option(
+        "debug|info|warning|error|critical",
+        values.level,
+        None,
+        "what shmcoll says in the ranks by itself, through logging: from this level on; default info",
+    )
     check: bool = _switch(
         "find arrays that the program changes while an asynchronous call uses them; slows these calls down"
     )

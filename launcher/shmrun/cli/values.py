@@ -78,6 +78,15 @@ def switch(text: str) -> bool:
     return text.lower() in _YES
 
 
+def level(text: str) -> str:
+    """Return the name of a level of logging."""
+    from shmcoll.engine.system.log import LEVELS
+
+    if text.lower() not in LEVELS:
+        raise Wrong(f"{text!r} is not one of {', '.join(LEVELS)}")
+    return text.lower()
+
+
 def reader(text: str) -> str:
     """Return which rank reads the standard input: rank0 (mpiexec: 0) or none."""
     if text not in ("rank0", "0", "none"):

@@ -129,9 +129,12 @@ def _set_environment(options: Options) -> None:
     """Set the variables of the ranks, before numpy is imported: its BLAS reads OMP_NUM_THREADS then, and would start a
     thread per core in each rank."""
     os.environ.update(options.env)
-    for name, is_on in (("SHMCOLL_CHECK", options.check), ("SHMCOLL_SHARE_ARRAYS", options.share_arrays)):
-        if is_on:
-            os.environ[name] = "1"
+    asked = {
+        "SHMCOLL_CHECK": "1" if options.check else "",
+        "SHMCOLL_SHARE_ARRAYS": "1" if options.share_arrays else "",
+        "SHMCOLL_LOG_LEVEL": options.log_level or "",
+    }
+    os.environ.update({name: value for name, value in asked.items() if value})
     rank_process.prepare_environment()
 
 

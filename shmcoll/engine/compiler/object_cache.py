@@ -53,7 +53,7 @@ import shmcoll
 from shmcoll.engine.compiler.deferral import deferred_signals
 from shmcoll.engine.compiler.enabled_jit import enabled_jit
 from shmcoll.engine.compiler.levels import Level, supported
-from shmcoll.engine.system import hidden_modules, trusted_files
+from shmcoll.engine.system import hidden_modules, log, trusted_files
 from shmcoll.engine.system.cache_dir import cache_folder
 from shmcoll.engine.system.handlers import ignored, reraise_of_handler
 from shmcoll.engine.system.processes import process_start
@@ -216,7 +216,7 @@ def _say(text: str, progress: Progress | None) -> None:
         if progress:
             progress(text)
         else:
-            print(f"shmcoll: {text}", file=sys.stderr)
+            log.warning(text)
 
 
 _hints = ["; shmrun warm compiles everything ahead"]

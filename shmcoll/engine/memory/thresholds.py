@@ -14,7 +14,6 @@ import contextlib
 import hashlib
 import json
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from typing import Any
 
 from shmcoll.engine import layout
 from shmcoll.engine.memory.available_memory import amount
-from shmcoll.engine.system import trusted_files
+from shmcoll.engine.system import log, trusted_files
 from shmcoll.engine.system.cache_dir import cache_folder
 from shmcoll.engine.system.caches import last_level_caches
 from shmcoll.engine.system.cores import usable_cores
@@ -109,7 +108,7 @@ def known() -> Measured:
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
         reraise_of_handler(e)
         reason = e if isinstance(e, (PermissionError, Foreign)) else f"it is damaged ({type(e).__name__})"
-        print(f"shmcoll: ignored {path}: {reason}; `shmbench tune` measures anew", file=sys.stderr)
+        log.warning(f"ignored {path}: {reason}; `shmbench tune` measures anew")
         return {}
 
 

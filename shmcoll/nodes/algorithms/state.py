@@ -1,7 +1,6 @@
 """The state of the calls of one group over nodes, and its use from Python."""
 
 import ctypes
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from shmcoll.engine.native import entry
 from shmcoll.engine.native.arguments import written_call
 from shmcoll.engine.native.tables import ROUTINES
 from shmcoll.engine.protocol.count_tables import BOTH
+from shmcoll.engine.system import log
 from shmcoll.nodes.algorithms import long_moves, memory
 from shmcoll.nodes.algorithms.collectives import MOVES, load
 from shmcoll.nodes.algorithms.rooted_calls import MOST_FOLLOWING
@@ -104,7 +104,7 @@ class OpeningState:
             self._write_call(name, offset, extra)
         d.words[o.STATE // WORD] = self.words.ctypes.data
         with d.local_rank.compiling():
-            self.functions = load(_tell)
+            self.functions = load(log.info)
         self._moves = {
             name: ctypes.PYFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * arguments)(self.functions[name])
             for name, (_, arguments) in MOVES.items()
@@ -263,7 +263,3 @@ class OpeningState:
     def entry(self, name: str, words: np.ndarray) -> Callable[..., int]:
         """Return the native entry of a call, on the context of the group."""
         return entry.make_callable(name, self.functions[name], self.functions[f"plain_{name}"], words)
-
-
-def _tell(progress: str) -> None:
-    print(f"shmcoll: {progress}", file=sys.stderr)

@@ -5,7 +5,6 @@ Why nobody waits forever: nobody waits for this thread, except `finish`, which h
 """
 
 import os
-import sys
 import threading
 import time
 from collections import deque
@@ -14,6 +13,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from shmcoll.engine.system import log
 from shmcoll.nodes.mpi import waiting
 from shmcoll.runtime import helpers
 
@@ -73,8 +73,7 @@ class PendingSends:
                 self.drop()
             drain()
             if time.monotonic() > end:
-                text = f"rank {self._name} ends, and {len(self._sends)} of its messages have not been received"
-                print(f"shmcoll: {text}", file=sys.stderr)
+                log.warning(f"rank {self._name} ends, and {len(self._sends)} of its messages have not been received")
                 return
             time.sleep(waiting.NAP)
 
