@@ -1,7 +1,7 @@
 """The command `shmbench`: read the options, then become `shmrun` with the number of ranks asked for.
 
 Its subcommands: `compare` starts one job after another, of shmcoll and its peers. `plot` draws the results of runs, and
-`diff` compares them. `tune` measures the thresholds of later jobs.
+`diff` compares them. `timeline` draws a timeline of `shmrun --trace`. `tune` measures the thresholds of later jobs.
 `beyond` measures features that the peers do not have. `--door` measures what a front end adds to calls;
 `compare --door` measures a front end beside the library that its users come from; `compare --nodes` measures shmcoll
 over simulated nodes beside MPI.

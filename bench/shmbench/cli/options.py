@@ -36,7 +36,7 @@ COLLECTIVES = (
 )
 LIMITS = ("memcpy", "add")
 DOORS = ("mindspore", "nki", "torch")
-SUBCOMMANDS = ("beyond", "compare", "diff", "plot", "tune")
+SUBCOMMANDS = ("beyond", "compare", "diff", "plot", "timeline", "tune")
 REDUCING = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_v", "scan", "exscan")
 ALGORITHMS = {
     **dict.fromkeys(("all_reduce", "reduce", "reduce_scatter"), ("flat", "ring", "cells")),
@@ -116,7 +116,7 @@ def _parser(ranks: int) -> argparse.ArgumentParser:
         "the median over the rounds. Exit code: 0, 1 when a result was wrong, 2 for wrong options. "
         "Subcommands, each with a --help of its own: `compare` measures beside mpi4py and gloo, `diff` compares two "
         "results of -J and fails if the later one is slower, `tune` finds the thresholds of this machine, `plot` "
-        "draws results of -J, `beyond` measures plans, "
+        "draws results of -J, `timeline` draws a timeline of `shmrun --trace`, `beyond` measures plans, "
         "jitted code, shared arrays, messages and many ranks.",
     )
     add = parser.add_argument

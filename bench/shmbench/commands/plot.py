@@ -14,8 +14,8 @@ def main(argv: list[str]) -> int:
     """Draw the picture. Returns 0. For a mistake, prints one line on stderr and raises `SystemExit(2)`."""
     parser = make_parser()
     given = parser.parse_args(argv)
-    if complaint := _complaint(given.output):
-        parser.error(complaint)
+    if wrong := complaint(given.output, parser.prog):
+        parser.error(wrong)
 
     from shmbench.report import curves, picture
 
@@ -44,14 +44,14 @@ def _wanted(given: argparse.Namespace, document: dict) -> bool:
     return collective and given.ranks in (None, document["ranks"])
 
 
-def _complaint(path: Path) -> str | None:
-    """Return why no picture can be written to `path`, or None."""
+def complaint(path: Path, command: str) -> str | None:
+    """Return why a command cannot write a picture to `path`, or None."""
     if path.suffix not in PICTURES:
         return f"-o {path}: a picture's name ends in {', '.join(PICTURES)}"
     if not path.absolute().parent.is_dir():
         return f"-o {path}: there is no folder {path.parent}"
     if find_spec("matplotlib") is None:
-        return "shmbench plot needs matplotlib: pip install 'shmcoll[bench]'"
+        return f"{command} needs matplotlib: pip install 'shmcoll[bench]'"
     return None
 
 

@@ -54,8 +54,12 @@ def draw(charts: Sequence[Chart], path: Path) -> None:
         figure = Figure(figsize=(11, 4.8 * len(charts)))
         for part, chart in zip(figure.subfigures(len(charts), squeeze=False).flat, charts, strict=True):
             _draw(part, chart)
-        dates = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}
-        figure.savefig(path, dpi=150, metadata=dates.get(path.suffix))
+        figure.savefig(path, dpi=150, metadata=metadata(path))
+
+
+def metadata(path: Path) -> dict[str, None] | None:
+    """Return what a picture says about itself: no date, so that the same data give the same bytes."""
+    return {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix)
 
 
 def _draw(figure: SubFigure, chart: Chart) -> None:
