@@ -12,7 +12,9 @@ Then its `Work` raises `BufferChanged`. A posted receive gets memory of its own,
 `out` when it has arrived. So the check finds a change of `out` before that, and does not mistake the message for one.
 
 Calls of one communicator are made in their order, so a call may use what the calls before it write. When a call has
-ended, what it has written does not count as changed in the calls that are still pending.
+ended, what it has written does not count as changed in the calls that are still pending. But a message may arrive
+before or after any other call. So a posted receive and another pending call, one of which writes what the other reads
+or writes, are a mistake: that of the two which was submitted last raises `BufferChanged`.
 
 The check does not find that a program reads `out` too early or writes into it while the call runs, or that a library
 frees the memory of an array by itself. Lists, and objects to be pickled, are compared by their pickle, if they have
@@ -38,6 +40,7 @@ from shmcoll.diagnostics.call_site import here, short_path
 from shmcoll.engine.system.handlers import reraise_of_handler
 from shmcoll.errors import BufferChanged
 from shmcoll.runtime.dispatcher import Dispatcher
+from shmcoll.runtime.work import Work
 
 _ROW = 8192  # bytes
 
@@ -65,12 +68,17 @@ def _parameters(call: Callable[..., Any]) -> list[str]:
 class Watched:
     """The arguments of a pending call. Make it when the call is submitted."""
 
-    def __init__(self, operation: str, rank: int, values: dict[str, Any], written: Iterable[str] = ()):
+    def __init__(
+        self, operation: str, rank: int, values: dict[str, Any], written: Iterable[str] = (), *, is_posted: bool = False
+    ):
         self._call = operation, rank, here()
+        self._is_posted = is_posted
+        self.receive: Callable[[], Work[Any] | None] = lambda: None  # the posted receive, if it is one
         self._values = {name: value for name, value in values.items() if value is not None}
         self._written = [one for name in written for one in _ranges(values.get(name))]
         self._read = [name for name, value in self._values.items() if not _meet(_ranges(value), self._written)]
         self._rewritten: set[str] = set()  # by calls before this one
+        self._clash = self._clashes()
         _pending.append(weakref.ref(self))  # before the digests, so that no call ends unnoticed while they are made
         self._noted = {name: Noted(value) for name, value in self._values.items()}
 
@@ -98,7 +106,20 @@ class Watched:
         """Return a text for each argument that is not as it was."""
         names = set(self._noted if names is None else names) - self._rewritten
         told = {name: self._noted[name].change() for name in self._values if name in names}
-        return [f"{name} {change}" for name, change in told.items() if change]
+        return self._clash + [f"{name} {change}" for name, change in told.items() if change]
+
+    def _clashes(self) -> list[str]:
+        """Return a text if a call that is pending already, with which this one has no order, uses the same memory."""
+        for other in filter(None, (one() for one in list(_pending))):
+            receive = other.receive()
+            if (receive and receive._has_ended) or not (self._is_posted or other._is_posted):
+                continue
+            mine, theirs = ([at for value in one._values.values() for at in _ranges(value)] for one in (self, other))
+            if _meet(self._written, theirs) or _meet(mine, other._written):
+                operation, _, site = other._call
+                where = f" at {short_path(site[0])}:{site[1]}" if site else ""
+                return [f"an array was used by {operation}{where}, which was pending, too,"]
+        return []
 
     def end(self) -> None:
         """Excuse what this call has written in the calls that are pending."""

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from shmcoll.diagnostics.call_site import here, submitted_at
+from shmcoll.diagnostics.call_site import here, places, submitted_at
 from shmcoll.engine import context as c
 from shmcoll.engine.messages.ring_buffers import ARRAY, SYNCHRONOUS
 from shmcoll.engine.messages.send import GIVE_UP, HAS_BEGUN, LOOK
@@ -33,7 +33,6 @@ from shmcoll.engine.system import log
 from shmcoll.engine.system.green_threads import check_threads
 from shmcoll.errors import CallNotAllowed
 from shmcoll.runtime import helpers, waiting
-from shmcoll.runtime.async_worker import places
 from shmcoll.runtime.dispatcher import Dispatcher
 from shmcoll.runtime.work import Work
 
@@ -135,7 +134,7 @@ def begin(dispatcher: Dispatcher, send: Callable[[], Delivery]) -> Work[None]:
             work.settle(error)
 
     try:
-        dispatcher.worker.submit(perform)
+        dispatcher.worker.submit(perform)._count_as_seen()
     except BaseException:
         pending.is_over = True
         raise

@@ -48,6 +48,7 @@ class Joined(Work[Any]):
 
     def _outcome(self) -> Any:
         """Return the result, or the first error of a part; all of them count as seen."""
+        self._count_as_seen()
         errors = [error for part in self._parts if (error := _error(part)) is not None]
         if errors:
             raise errors[0] from (errors[1] if len(errors) > 1 else None)

@@ -1,6 +1,7 @@
 """recv: its arguments and its call."""
 
 import contextlib
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -113,7 +114,7 @@ def make(dispatcher: Dispatcher, out: Any, source: Any, tag: Any) -> PostedRecei
         return dispatcher.posted.make("recv", place, source, tag, received)
     watched = None
     if place is not None and dispatcher.checks_buffers:
-        watched = buffer_check.Watched("recv", dispatcher.failures.name, {"out": view}, ("out",))
+        watched = buffer_check.Watched("recv", dispatcher.failures.name, {"out": view}, ("out",), is_posted=True)
         place = np.empty_like(place)
 
     def finish(array: np.ndarray, status: int) -> Received:
@@ -126,7 +127,10 @@ def make(dispatcher: Dispatcher, out: Any, source: Any, tag: Any) -> PostedRecei
         result, *rest = told(array, view, status)
         return (out if result is view else result, *rest)
 
-    return dispatcher.posted.make("recv", place, source, tag, finish)
+    made = dispatcher.posted.make("recv", place, source, tag, finish)
+    if watched:
+        watched.receive = weakref.ref(made)
+    return made
 
 
 def check_arguments(dispatcher: Dispatcher, out: Any, source: Any, tag: Any) -> tuple[np.ndarray | None, int, int]:

@@ -8,7 +8,7 @@ time: its site is noted when it is submitted.
 import contextlib
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import FrameType
 
@@ -64,6 +64,11 @@ def at_site() -> str:
     """Return ' at train.py:12', for messages; empty if there is no such line."""
     site = here()
     return f" at {short_path(site[0])}:{site[1]}" if site else ""
+
+
+def places(sites: Iterable[Site | None]) -> str:
+    """Return the places where calls were made, each once; '' if no place is known."""
+    return ", ".join(dict.fromkeys(f"{short_path(site[0])}:{site[1]}" for site in sites if site))
 
 
 def short_path(path: str) -> str:

@@ -1,7 +1,7 @@
 """What is said of messages when something is wrong with them."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -31,10 +31,16 @@ def missing_message(group: Group, words: np.ndarray, operation: str, mail: Messa
     return told + what_waits(group, sources, mail)
 
 
-def what_waits(group: Group, sources: Sequence[int], mail: MessageBuffers | SeenMessages) -> str:
+def what_waits(group: Group, sources: Iterable[int], mail: MessageBuffers | SeenMessages) -> str:
     """Return ' (waiting to be received: from rank 1: 2 with tag 7)'; empty if no message of these ranks is."""
-    waiting = [f"from rank {group.name(source)}: {_tags(tags)}" for source in sources if (tags := mail.waiting(source))]
-    return f" (waiting to be received: {'; '.join(waiting)})" if waiting else ""
+    waiting = messages_of(group, sources, mail)
+    return f" (waiting to be received: {waiting})" if waiting else ""
+
+
+def messages_of(group: Group, sources: Iterable[int], mail: MessageBuffers | SeenMessages) -> str:
+    """Return 'from rank 1: 2 with tag 7': the messages of these ranks that have arrived; empty if none has."""
+    told = [f"from rank {group.name(source)}: {_tags(tags)}" for source in sources if (tags := mail.waiting(source))]
+    return "; ".join(told)
 
 
 def _tags(tags: list[int]) -> str:

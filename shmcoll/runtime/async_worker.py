@@ -48,7 +48,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from shmcoll.diagnostics.call_site import Site, here, short_path, submitted_at
+from shmcoll.diagnostics.call_site import Site, here, places, short_path, submitted_at
 from shmcoll.engine import context as c
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.system import log
@@ -126,6 +126,7 @@ class AsyncWorker:
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
         self.turns = Turns(words, self._name, lambda: group.ring_one(rank), self.wake, self.has_receives)
         self.listener: Listener | None = None
+        self.unseen: dict[object, Site | None] | None = None  # where handles were made that nobody has looked at yet
         self._thread: threading.Thread | None = None  # the one that was started last
         self._identity: dict[str, int] = {}  # identity of the thread that is the worker: the first one that has begun
         self._ended = Latch()
@@ -391,11 +392,6 @@ class AsyncWorker:
 
 def _ends_group(error: BaseException) -> bool:
     return isinstance(error, (RankFailed, CollectiveTimeout, CollectiveMismatch, InternalError))
-
-
-def places(sites: Sequence[Site | None]) -> str:
-    """Return the places where calls were made, each once; '' if no place is known."""
-    return ", ".join(dict.fromkeys(f"{short_path(site[0])}:{site[1]}" for site in sites if site))
 
 
 def finish_all() -> None:

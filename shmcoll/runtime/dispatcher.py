@@ -28,7 +28,7 @@ from shmcoll.engine.system import log
 from shmcoll.engine.system.green_threads import check_threads
 from shmcoll.engine.system.switches import is_on
 from shmcoll.errors import CallNotAllowed
-from shmcoll.runtime import helpers
+from shmcoll.runtime import helpers, leftovers
 from shmcoll.runtime.async_worker import AsyncWorker, check_rank
 from shmcoll.runtime.failure_reporter import Checking, FailureReporter
 from shmcoll.runtime.local_rank import LocalRank
@@ -56,6 +56,9 @@ class Calls:
     def shut(self) -> None:
         """Refuse all calls from now on: this process is a fork of the rank."""
         self.worker.turns.shut()
+
+    def tell_leftovers(self) -> None:
+        """Print what the program leaves behind in this group."""
 
     def check_rank(self, operation: str) -> None:
         """Raise in a process that this rank has forked."""
@@ -90,6 +93,8 @@ class Dispatcher(Calls):
         self.worker = AsyncWorker(self.words, group, rank, self.failures)
         self.posted = PostedReceives(self)
         self.checks_buffers = is_on("SHMCOLL_CHECK")  # see `calls/buffer_check.py`
+        self.sent = leftovers.SentMessages() if self.checks_buffers else None
+        self.worker.unseen = {} if self.checks_buffers else None
         self._faulty = fault_injection.plan(local_rank.rank)
         self._routines: dict[str, Callable[..., int]] = {}
 
@@ -168,7 +173,11 @@ class Dispatcher(Calls):
         self.check_outside("close")
         self.worker.finish()
         self.worker.turns.drain()
+        self.tell_leftovers()
         self.failures.shut()
+
+    def tell_leftovers(self) -> None:
+        leftovers.tell(self)
 
     def abandon(self) -> None:
         """Refuse all calls, of which there has been none: the communicator is not returned."""
@@ -187,7 +196,10 @@ class Dispatcher(Calls):
                 fast, plain = code.load_routine(record, log.info)
             self.words[tables.KINDS // WORD + record.code] = record.form
             self.words[tables.ROUTINES // WORD + record.code] = plain
-            self._routines[name] = entry.make_callable(name, fast, plain, self.words)  # last: it marks that all is done
+            made = entry.make_callable(name, fast, plain, self.words)
+            if name == "send" and self.sent:
+                made = self.sent.noting(made)
+            self._routines[name] = made  # last: it marks that all is done
         return self._routines[name]
 
     def kernel(self, dtype: DType, reduction: str, number: int) -> int:

@@ -8,7 +8,7 @@ call on the group raises it again.
 import ctypes
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType, TracebackType
 from typing import Any
@@ -34,7 +34,7 @@ from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.messages.buffers import MessageBuffers
 from shmcoll.errors import CollectiveMismatch, CollectiveTimeout, Deadlock, InternalError, RankFailed, ShmcollError
-from shmcoll.runtime import deadlock_report, failure_facts, waiting
+from shmcoll.runtime import deadlock_report, failure_facts, leftovers, waiting
 
 #: operations whose headers say where their arrays are when these have been refused
 _EXPOSING = frozenset(
@@ -370,7 +370,8 @@ class FailureReporter:
             if self._group.has_ended() or records.first_failure(self._group):
                 return self._first_cause(operation)
             if self._arena.load(self._group.mailbox(culprit) + layout.CLOSED):
-                how, meant_to = "has closed the group", False
+                how = f"has closed the group{leftovers.where_left(self._group, culprit)}"
+                meant_to = operation in MESSAGES or not took_part
                 break
             if any(t.state == records.DEPARTED for t in told):
                 how = "left the job without taking part: its program has ended"  # as it meant to, or by sys.exit
@@ -378,7 +379,7 @@ class FailureReporter:
             if told[0].state == records.DEPARTED or time.monotonic() >= end:
                 break
             time.sleep(0.001)
-        text = f"rank {self._group.name(culprit)} {how}"
+        text = f"rank {self._group.name(culprit)} {how}{self._refusals([culprit])}"
         self._end(records.VANISHED, text, {failure_facts.CULPRIT: culprit})
         advice = self._what_is_missing(operation, culprit) if meant_to else ""
         return RankFailed(f"{call}: {text}{advice}", rank=culprit)
@@ -424,7 +425,7 @@ class FailureReporter:
         awaited = int(self._words[c.CULPRIT // WORD])
         return who_stopped(self._group, self._rank, awaited, self._sequence())
 
-    def _refusals(self, ranks: range) -> str:
+    def _refusals(self, ranks: Iterable[int]) -> str:
         """Return the calls refused just before this operation: the likely reason of a mismatch."""
         told = [records.ending(self._group, rank) for rank in ranks]
         recent = [t.text for t in told if t.state == records.JOINED and t.text and t.code >= self._sequence() - 1]

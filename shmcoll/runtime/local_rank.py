@@ -38,6 +38,8 @@ class OpenCommunicator(Protocol):
 
     def shut(self) -> None: ...
 
+    def tell_leftovers(self) -> None: ...
+
 
 class LocalRank:
     """Rank `rank` of the job whose arena this is. launcher: the program that started it. is_beside: whether the process
@@ -202,6 +204,8 @@ class LocalRank:
         self.arena.fd = -1
 
     def _depart(self) -> None:
+        for dispatcher in self.dispatchers:
+            dispatcher.tell_leftovers()
         self._publish_statistics()
         if not self._has_failed():
             records.write(self.arena, self.rank, layout.BY_RANK, records.DEPARTED, pid=self.pid)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-from shmcoll.diagnostics.call_site import Site
+from shmcoll.diagnostics.call_site import Site, here
 from shmcoll.engine.system.handlers import LONGEST_SLEEP
 from shmcoll.engine.system.text import shown
 from shmcoll.engine.system.tracebacks import border, shorten
@@ -25,6 +25,8 @@ Result = TypeVar("Result", covariant=True)
 
 class Worker(Protocol):
     """The part of the communicator's `AsyncWorker` that is used here."""
+
+    unseen: dict[object, Site | None] | None
 
     def check_rank(self, operation: str) -> None: ...
 
@@ -126,11 +128,14 @@ class Work(ProcessBound, Generic[Result]):
     _failure: lost_failures.Failure | None = None  # unless it is a `Cancelled`
     _is_cancelled = False
     _looks = 0
+    _mark: object | None = None  # its key in `unseen` of its worker
 
     def __init__(self, worker: Worker, site: Site | None):
         self.site = site
         self._worker = worker
         self._latch = Latch()
+        if worker.unseen is not None:
+            self._note_unseen(site)
 
     @classmethod
     def ended(cls, worker: Worker, site: Site | None, result: Any) -> "Work[Any]":
@@ -140,6 +145,8 @@ class Work(ProcessBound, Generic[Result]):
         work._result = result
         if isinstance(result, BaseException):
             work._note_failure(result)
+        if worker.unseen is not None:
+            work._note_unseen(site or here())
         return work
 
     def wait(self, timeout: float | None = None) -> Result:
@@ -198,6 +205,7 @@ class Work(ProcessBound, Generic[Result]):
             CallNotAllowed: as for `wait`.
         """
         self._wait_for_end(timeout)
+        self._count_as_seen()
         if self._failure is None:
             self._outcome()
             return None
@@ -218,7 +226,7 @@ class Work(ProcessBound, Generic[Result]):
             self._worker.check_rank("test")
             self._worker.check_outside()
             self._help()
-        return self._latch.is_set
+        return self.done()
 
     def _help(self) -> None:
         """Do what this thread can do at once for the end of the call."""
@@ -232,6 +240,13 @@ class Work(ProcessBound, Generic[Result]):
 
     def done(self) -> bool:
         """Return whether the call has ended, with a result or with an error, or has been withdrawn."""
+        if self._latch.is_set and self._mark is not None:
+            self._count_as_seen()
+        return self._latch.is_set
+
+    @property
+    def _has_ended(self) -> bool:
+        """Whether it is done, for this package: the program has not asked."""
         return self._latch.is_set
 
     def cancel(self) -> bool:
@@ -298,13 +313,26 @@ class Work(ProcessBound, Generic[Result]):
     def _note_failure(self, error: BaseException) -> None:
         if isinstance(error, Cancelled):
             self._is_cancelled = True
+            self._count_as_seen()
         else:
             worker, site = self._worker, self.site
             self._failure = self._failure or lost_failures.Failure(error, lambda: worker.told(error, site))
             if not self.is_awaited:  # a daemon thread may have been left behind in it
                 lost_failures.note(self._failure)
 
+    def _note_unseen(self, site: Site | None) -> None:
+        """Note that the program has not learned yet that the call has ended. With the check of buffers only."""
+        self._mark = object()
+        assert self._worker.unseen is not None
+        self._worker.unseen[self._mark] = site
+
+    def _count_as_seen(self) -> None:
+        """Note that the program has learned that the call has ended, or never will: it has no such handle."""
+        if self._worker.unseen is not None:
+            self._worker.unseen.pop(self._mark, None)
+
     def _outcome(self) -> Result:
+        self._count_as_seen()
         result = self._result
         if self._failure is None and not self._is_cancelled:
             return cast(Result, result)

@@ -40,6 +40,7 @@ class Group(GroupCalls):
         for one in (self.comm, self.messages):
             one._dispatcher.failures.how_to_wait_longer = "Pass a larger timeout= to init_process_group or new_group"
             one._dispatcher.failures.how_to_call_beside = "torch.distributed.new_group()"
+            one._dispatcher.worker.unseen = None  # the program has handles of torch
         self._store = store
         self.set_timeout(timeout)
 

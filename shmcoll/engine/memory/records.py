@@ -117,15 +117,21 @@ def ending(group: Group, rank: int) -> Record:
     return _read(group.arena, _ending(group, rank), group.ranks[rank])
 
 
-def note_site(group: Group, rank: int, sequence: int, text: str) -> None:
+def note_site(group: Group, rank: int, sequence: int, text: str, facts: dict[str, Any] | None = None) -> None:
     """Note the line at which this rank called operation `sequence`, which has failed."""
-    _write(group.arena, _site(group, rank), JOINED, NONE, sequence, text, 0)
+    _write(group.arena, _site(group, rank), JOINED, NONE, sequence, text, 0, facts)
 
 
 def site(group: Group, rank: int, sequence: int) -> str | None:
     """Return the line at which `rank` of the group called operation `sequence`; None until it has noted that."""
+    told = noted(group, rank, sequence)
+    return told.text if told else None
+
+
+def noted(group: Group, rank: int, sequence: int) -> Record | None:
+    """Return all that `rank` of the group has noted about operation `sequence`; None until it has."""
     told = _read(group.arena, _site(group, rank), group.ranks[rank])
-    return told.text if told.state == JOINED and told.code == sequence else None
+    return told if told.state == JOINED and told.code == sequence else None
 
 
 def knew_of_a_failure(group: Group, rank: int) -> bool:

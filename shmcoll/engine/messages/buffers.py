@@ -190,6 +190,8 @@ class MessageBuffers:
         """Return the tags of the messages from a rank that have arrived and not been received, in order, for error
         texts."""
         chain = (ring_buffers.chains_offset(self._group.size) + (2 * source + 1) * ring_buffers.CHAIN_BYTES) // WORD
+        if self.words.item(chain) == 0:  # this rank has not looked for messages of that one before
+            return SeenMessages(self._group, self._rank).waiting(source)
         ring = self.words.item(chain) - self._group.arena.address
         arena, at = self._group.arena, self.words.item(chain + ring_buffers.HEAD // WORD)
         return _waiting(arena.load, arena.size, ring, at)

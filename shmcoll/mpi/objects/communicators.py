@@ -90,6 +90,8 @@ class Comm:
     ):
         self.native = native
         self._messages = messages
+        for one in filter(None, (native, messages)):
+            one._dispatcher.worker.unseen = None  # requests that nobody has waited for are told at the end of MPI
         self.group = group
         self.remote = remote
         self.name = name

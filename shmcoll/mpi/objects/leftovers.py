@@ -5,13 +5,13 @@ from contextlib import suppress
 
 import numpy as np
 
+from shmcoll.diagnostics.call_site import places
 from shmcoll.engine.system.switches import is_on
 from shmcoll.errors import ShmcollError
 from shmcoll.mpi.objects.communicators import Comm
 from shmcoll.mpi.objects.handles import COMM, FILE, REQUEST, WIN
 from shmcoll.mpi.objects.native_requests import settle
 from shmcoll.mpi.objects.requests import ReceiveRequest
-from shmcoll.runtime.async_worker import places
 
 _MOST = 5  # messages that are named
 

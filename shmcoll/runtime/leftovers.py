@@ -1,0 +1,117 @@
+"""What a program leaves behind in a group: a line for each kind on stderr, when the rank leaves the group or the job.
+
+Messages that no receive has taken are told by the rank that they were sent to. It looks when it leaves, so messages
+that come later are not seen.
+
+With the check of buffers (SHMCOLL_CHECK) a rank also tells the handles of asynchronous calls that the program has not
+looked at, and, as their sender, the lines of messages that were not received. For the lines it keeps those of its last
+messages to each rank with each tag. Messages with one tag are received in the order in which they were sent, so those
+that are left are the last ones.
+
+Each rank notes, as a site in the arena, that it leaves, where, and with the check which messages it leaves behind. Only
+that rank writes its site. A sender whose messages may be among them waits for the notes of their receivers, for at most
+`LEAVING_PATIENCE` seconds. Each rank notes before it waits, so ranks that leave at the same time do not wait for each
+other.
+"""
+
+import sys
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Protocol
+
+from shmcoll.diagnostics.call_site import Site, at_site, here, places
+from shmcoll.diagnostics.describe_call import message_in_words
+from shmcoll.diagnostics.describe_message import messages_of
+from shmcoll.engine import context as c
+from shmcoll.engine.memory import records
+from shmcoll.engine.memory.group import Group
+from shmcoll.engine.messages.buffers import MessageBuffers, SeenMessages
+from shmcoll.engine.messages.send import BEGIN, BESIDE
+from shmcoll.runtime import waiting
+
+_KEPT = 8  # lines for each receiver and tag
+_TOLD = 100  # messages of each sender
+_LEAVES = -2  # of the site of a rank that leaves, in place of the number of a collective
+_LEFT = "left"  # the fact of that site: the tags of the messages that were not received, by sender
+
+
+class LeavingDispatcher(Protocol):
+    """The part of the communicator's `Dispatcher` that is used here."""
+
+    group: Group
+    rank: int
+    buffers: MessageBuffers
+    sent: "SentMessages | None"
+    worker: Any
+    failures: Any
+
+
+class SentMessages:
+    """The lines of the last messages of this rank in a group, by receiver and tag."""
+
+    def __init__(self) -> None:
+        self._sites: dict[tuple[int, int], deque[Site | None]] = defaultdict(partial(deque, maxlen=_KEPT))
+
+    def noting(self, send: Callable[..., int]) -> Callable[..., int]:
+        """Return the native entry of `send`, which notes the line of each message that begins."""
+
+        def noted(x: Any, place: Any, memory: Any, dest: Any, *rest: Any) -> int:
+            status = send(x, place, memory, dest, *rest)
+            if memory in (BEGIN, BESIDE) and status not in (c.NEEDS_PYTHON, c.BUSY):
+                self._sites[dest, rest[0]].append(here())
+            return status
+
+        return noted
+
+    def receivers(self) -> list[int]:
+        """Return the ranks to which messages were sent."""
+        return list(dict.fromkeys(dest for dest, _ in self._sites))
+
+    def calls(self, group: Group, dest: int, tags: list[int]) -> str:
+        """Return the calls that have sent the last messages with these tags to a rank."""
+        return "; ".join(self._call(group, dest, tag, number) for tag, number in Counter(tags).items())
+
+    def _call(self, group: Group, dest: int, tag: int, number: int) -> str:
+        where = places(list(self._sites[dest, tag])[-number:])
+        return message_in_words(group, "send", dest, tag) + (f" at {where}" if where else "")
+
+
+def where_left(group: Group, rank: int) -> str:
+    """Return where a rank has left the group: ' at train.py:30'; empty if that is not known."""
+    return records.site(group, rank, _LEAVES) or ""
+
+
+def tell(dispatcher: LeavingDispatcher) -> None:
+    """Print what this rank leaves behind in a group, unless something has failed."""
+    if dispatcher.group.has_ended() or dispatcher.failures.has_failed():
+        return
+    for line in _lines(dispatcher):
+        print(f"shmcoll: {dispatcher.failures.where}: {line}", file=sys.stderr, flush=True)
+
+
+def _lines(dispatcher: LeavingDispatcher) -> Iterator[str]:
+    group, rank, sent = dispatcher.group, dispatcher.rank, dispatcher.sent
+    left = {source: tags for source in range(group.size) if (tags := dispatcher.buffers.waiting(source)[-_TOLD:])}
+    records.note_site(group, rank, _LEAVES, at_site(), {_LEFT: left} if sent else None)
+    if left:
+        hint = "" if sent else ". With shmrun --check the ranks that sent them tell their lines"
+        yield f"messages were never received: {messages_of(group, left, dispatcher.buffers)}{hint}"
+    if unseen := places((dispatcher.worker.unseen or {}).values()):
+        yield f"the program has not waited for asynchronous calls: {unseen}"
+    if sent:
+        end = time.monotonic() + waiting.LEAVING_PATIENCE
+        for dest in sent.receivers():
+            if SeenMessages(group, dest).waiting(rank) and (tags := _await_left(group, dest, rank, end)):
+                yield f"rank {group.name(dest)} has never received {sent.calls(group, dest, tags)}"
+
+
+def _await_left(group: Group, dest: int, source: int, end: float) -> list[int]:
+    """Return the tags of the messages from `source` that another rank leaves behind, once it has noted that."""
+    while (told := records.noted(group, dest, _LEAVES)) is None:
+        if time.monotonic() > end or records.how_ended(group.arena, group.ranks[dest]):
+            return []
+        time.sleep(waiting.NAP)
+    tags = told.facts.get(_LEFT, {}).get(str(source), [])
+    return tags if isinstance(tags, list) else []
