@@ -26,6 +26,11 @@ def test_what_one_rank_does_wrong_in_a_collective_is_told_on_all(shmrun: Shmrun,
     assert (done.returncode, done.stdout) == (0, "all right\n" * 3), done.stderr
 
 
+def test_mistakes_with_windows_are_told(shmrun: Shmrun) -> None:
+    done = shmrun("-n", 3, "--mpi", PROGRAMS / "wrong_epochs.py", env={"SHMCOLL_TIMEOUT": "20"})
+    assert (done.returncode, done.stdout) == (0, "all right\n" * 3), done.stderr
+
+
 OUTSIDE = """
 import mpi4py
 mpi4py.rc.initialize = mpi4py.rc.finalize = False

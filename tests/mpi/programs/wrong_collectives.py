@@ -1,5 +1,5 @@
-"""A program of 3 ranks: in each call one rank does something else than the others, and all are told what. Each call has
-a communicator of its own, because its group ends with the error.
+"""A program of 3 ranks: in each call one rank does something else than the others, and all are told what. Before that,
+all do the same, and nothing is told. Each call has a communicator of its own, because its group ends with the error.
 
 With the argument `refused`, there is only the call in which the others wait for their limit."""
 
@@ -14,11 +14,12 @@ from mpi4py import MPI
 
 world = MPI.COMM_WORLD
 me, size = world.rank, world.size
-odd = me == 1  # the rank that is wrong
+odd = wrong = False  # this rank is wrong; some rank is
 x, y = np.arange(8.0), np.zeros(8)
 many = np.zeros(8 * size)
 disagree = (MPI.ERR_OTHER, rf"the ranks disagree.* rank 1 called .* at \S+{re.escape(__file__.split('/')[-1])}:\d+")
 apart = MPI.ERR_BUFFER, "what is sent and what is received overlap; pass MPI_IN_PLACE"
+of_race = MPI.ERR_OTHER, r"ranks 1, 2 wait for one another: rank 1 in recv\(source=2.*; rank 2 in recv\(source=1"
 waiting = (MPI.ERR_OTHER, r"ranks 0, 1, 2 wait for one another: rank 0 in recv\(source=1.*rank 2 in recv\(source=0")
 
 
@@ -32,14 +33,15 @@ def of_threads(comm):
         except MPI.Exception as error:
             errors.put(error)
 
-    threads = [threading.Thread(target=reduce) for _ in range(2)]
+    threads = [threading.Thread(target=reduce) for _ in range(1 + wrong)]
     for thread in threads:
         thread.start()
-    error = errors.get()
+    error = errors.get() if wrong else None
     world.Barrier()  # the others come now
     for thread in threads:
         thread.join()
-    raise error
+    if error:
+        raise error
 
 
 def of_one_thread(comm):
@@ -59,11 +61,33 @@ def of_freed_type(comm):
 def sent(comm):
     if me == 0:
         comm.Send(x, 1, 5)
-    elif odd:
-        comm.Recv(y[:2], 0, 5)
+    elif me == 1:
+        comm.Recv(y[:2] if odd else y, 0, 5)
 
 
-#: by name: what is called, what rank 1 is told, and what the others are told
+def received(comm):
+    """All wait for one another if none sends first."""
+    if wrong:
+        comm.Recv(y, (me + 1) % size)
+    comm.Sendrecv(x, (me - 1) % size, recvbuf=y, source=(me + 1) % size)
+
+
+def raced(comm):
+    """The first receive takes the message that the second one waits for; then rank 2 waits for rank 1."""
+    if me == 2:
+        comm.Send(x, 1)
+    world.Barrier()
+    if me == 0:
+        comm.Send(x, 1)
+    elif me == 1:
+        comm.Recv(y, MPI.ANY_SOURCE if odd else 0)
+        comm.Recv(y, 2)
+        comm.Send(x, 2)
+    else:
+        comm.Recv(y, 1)
+
+
+#: by name: what is called, what rank 1 is told, and what the others are told, or rank 0 and then rank 2
 CASES = {
     "roots": (lambda comm: comm.Bcast(x, root=int(odd)), disagree, disagree),
     "operators": (lambda comm: comm.Allreduce(x, y, op=MPI.MAX if odd else MPI.SUM), disagree, disagree),
@@ -88,16 +112,17 @@ CASES = {
         (MPI.ERR_NO_MEM, "MPI_Win_allocate: the heap is full"),
         (MPI.ERR_NO_MEM, "MPI_Win_allocate: rank 1: the heap is full"),
     ),
-    "overlap": (lambda comm: comm.Allreduce(x, x), apart, apart),
-    "a part": (lambda comm: comm.Allgather(many[8 * me : 8 * me + 8], many), apart, apart),
+    "overlap": (lambda comm: comm.Allreduce(x if wrong else MPI.IN_PLACE, x), apart, apart),
+    "a part": (lambda comm: comm.Allgather(many[8 * me : 8 * me + 8] if wrong else x, many), apart, apart),
     "truncation": (
         sent,
         (MPI.ERR_TRUNCATE, "MPI_Recv: the message of rank 0 with tag 5 has 64 bytes, and the receive 16"),
         None,
     ),
-    "receives": (lambda comm: comm.Recv(y, (me + 1) % size), waiting, waiting),
+    "receives": (received, waiting, waiting),
+    "race": (raced, of_race, None, of_race),
     "threads": (
-        lambda comm: (of_threads if odd else of_one_thread)(comm),
+        lambda comm: (of_threads if me == 1 else of_one_thread)(comm),
         (MPI.ERR_OTHER, "is in a collective of the same communicator, called at"),
         None,
     ),
@@ -108,12 +133,28 @@ CASES = {
     ),
 }
 
-for name, (call, *told) in CASES.items():
-    if (name == "refused") != ("refused" in sys.argv):
-        continue
+
+def await_the_others():
+    """Wait without a limit until the others have been told."""
+    for other in (0, 2):
+        while not world.Iprobe(other, 9):
+            time.sleep(0.01)
+        world.Recv([None, 0, MPI.BYTE], other, 9)
+
+
+cases = {name: case for name, case in CASES.items() if (name == "refused") == ("refused" in sys.argv)}
+for call, *_ in cases.values():
+    comm = world.Dup()
+    made = call(comm)
+    if isinstance(made, MPI.Win):
+        made.Free()
+    comm.Free()
+
+odd, wrong = me == 1, True
+for name, (call, *told) in cases.items():
     comm = world.Dup()
     comm.Set_errhandler(MPI.ERRORS_RETURN)
-    expected = told[0] if odd else told[1]
+    expected = told[0] if odd else told[-1] if me == 2 else told[1]
     try:
         call(comm)
     except MPI.Exception as error:
@@ -122,7 +163,7 @@ for name, (call, *told) in CASES.items():
         assert said[0] == expected[0] and re.search(expected[1], said[1]), (name, said, expected)
     else:
         assert expected is None, f"{name}: nothing was told"
-    if name == "refused" and odd:
-        time.sleep(1)  # so that the others come to their limit first
+    if name == "refused":
+        await_the_others() if odd else world.Send([None, 0, MPI.BYTE], 1, 9)
     world.Barrier()
 print("all right")
