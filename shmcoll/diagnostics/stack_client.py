@@ -164,10 +164,10 @@ def _ask_one(pid: int, start: int) -> _Asked | str:
             return "stopped, so it cannot say where it is"
         if not int(fields["SigCgt"], 16) >> (stack_server.SIGNAL - 1) & 1:
             return "no Python program that has joined the job, so it cannot say where it is"
+        threads = sorted((int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()), reverse=True)
         file = _file_of(pid)
         if file is None:
             return "it has closed the file that it would write its stack to"
-        threads = sorted((int(task.name) for task in Path(f"/proc/{pid}/task").iterdir()), reverse=True)
         return _Asked(pid, file, [*(thread for thread in threads if thread != pid), pid])
     except (OSError, KeyError, ValueError) as e:
         reraise_of_handler(e)
