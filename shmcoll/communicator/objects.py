@@ -8,6 +8,7 @@ next ones need.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from itertools import accumulate
 from typing import Any, Literal, Self, TypeAlias, TypeVar, overload
 
@@ -300,7 +301,9 @@ class Parts(Objects):
                 self._left_by(error)
                 raise
 
-        made: Result = self._dispatcher.worker.alone(call, make)
+        profile = self._dispatcher.profile
+        with profile.composite(call, self._dispatcher.words) if profile else nullcontext():
+            made: Result = self._dispatcher.worker.alone(call, make)
         return made
 
     def _left_by(self, error: BaseException) -> None:

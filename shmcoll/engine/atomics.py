@@ -17,7 +17,9 @@ schedule explorer runs the routines' own source that way.
     static_word              where a word of the object file is that this code is in; it begins as 0
     pause, yield_core        while polling
     sleep_on, ring           a doorbell (sem_t): sleep until it is rung or `ns` have passed; ring it
+    prefetch                 brings a cache line here that is soon written; any address will do
     clock                    CLOCK_MONOTONIC, ns
+    cycles                   the cycle counter of this core, in ticks of its own
     recent                   the same as of the last tick of the kernel: cheap, and some ms old
     cpu_time                 what this thread has computed so far, ns; a system call
     process_gone             whether a process has ended, waited for or not; no descriptor stays open
@@ -34,6 +36,7 @@ schedule explorer runs the routines' own source that way.
     call_routine             the plain form of a routine by its address, for a context that is filled
     call                     a C function of up to three words by its address; its result is a word
     call_long                the same of any number of words
+    bit_length               of a number that is not negative
     reached                  compares sequence words; nothing else does
     wrapping_multiply        for hashes
 """
@@ -163,6 +166,14 @@ def clock():
     return hooks.clock() if hooks else time.monotonic_ns()
 
 
+def prefetch(address):
+    pass
+
+
+def cycles():
+    return clock()
+
+
 def recent():
     return 0 if hooks else time.clock_gettime_ns(CLOCK_MONOTONIC_COARSE)
 
@@ -277,6 +288,10 @@ def call(function, a, b, c):
 
 def call_long(function, *words):
     return ctypes.PYFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * len(words))(function)(*words)
+
+
+def bit_length(value):
+    return value.bit_length()
 
 
 def reached(value, wanted):

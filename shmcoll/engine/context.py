@@ -75,6 +75,8 @@ from shmcoll.engine.layout import WORD
     HELPERS,  # address of a word: how many threads of this process are ours, and make no call by themselves
 ) = (WORD * i for i in range(64))
 
+PROFILE = 82 * WORD  # address of what is recorded of this communicator, see `engine/protocol/profile.py`; 0: nothing
+
 # the block map of a call, see `engine/protocol/block_mover.py`
 (
     READS_FROM,  # the only rank from which this one gets a block; ANYONE; this rank itself: it gets none

@@ -15,6 +15,7 @@
     8        ARRAYS        four words about ordinary numpy arrays (`native/array_blocks.py`)
     40       LOOKING       how many calls of this rank look for groups (`runtime/group_search.py`)
     48       LEARNING      how many calls of this rank learn of blocks of other ranks (`memory/holds.py`)
+    56       PROFILE       where the profile of this rank is in the arena (`protocol/profile.py`); 0: there is none
     128      SLOTS         {identity, offset} of the region of each group that it leads; identity 0: a free slot
 
     group region of n ranks, page aligned
@@ -73,7 +74,7 @@ Words that different ranks write are at least 128 bytes apart: two cache lines, 
 """
 
 MAGIC = int.from_bytes(b"SHMCOLL\x00", "little")
-VERSION = 11
+VERSION = 12
 
 WORD = 8
 LINE = 128
@@ -127,7 +128,7 @@ ARRAYS = 8  # bytes of the arena that the rank holds for ordinary numpy arrays, 
 ARRAYS_PEAK = 16  # the most that it has held
 UNFIT = 24  # arrays that found no room, and became private
 UNFIT_BYTES = 32
-LOOKING, LEARNING = 5 * WORD, 6 * WORD
+LOOKING, LEARNING, PROFILE = 5 * WORD, 6 * WORD, 7 * WORD
 SLOTS = LINE
 SLOT_BYTES = 2 * WORD
 SLOT_IDENTITY, SLOT_OFFSET = 0, WORD

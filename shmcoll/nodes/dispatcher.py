@@ -110,6 +110,7 @@ class NodesDispatcher(Calls):
         self.leaders = max(1, min(leaders, topology.smallest))
         self.is_leader = topology.index == 0
         self.local_rank = inner._local_rank
+        self.profile = None
         self.group = NodesGroup(inner._dispatcher.group, inner.rank, channel.ranks)
         self.words = tables.new_context(self.size)
         self.own_table = self.words.ctypes.data + tables.OWN_TABLE

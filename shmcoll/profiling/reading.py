@@ -1,9 +1,323 @@
-"""Read the profiles of all ranks from an arena, also those of ranks that have been killed."""
+"""Read the profiles of all ranks from an arena, also those of ranks that have been killed.
 
+Any process that maps the arena may read, at any time. `engine/protocol/profile.py` says in which order words are
+written, and which spans of a rank that still records are whole. No word is trusted: another process may have written
+over it. What makes no sense is left out, and no number that is read leads to an address outside of the region.
+"""
+
+import struct
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from shmcoll.collectives import RECORDS, record_of
+from shmcoll.diagnostics.describe_call import call_in_words
+from shmcoll.engine import layout
+from shmcoll.engine.collective import ANY_SOURCE, OPERATION_CODES, PEER
+from shmcoll.engine.kernels.dtypes import BY_CODE
+from shmcoll.engine.layout import WORD
+from shmcoll.engine.memory import heap
 from shmcoll.engine.memory.arena import Arena
-from shmcoll.profiling.spans import RankProfile
+from shmcoll.engine.memory.node_words import read_facts, read_numbers
+from shmcoll.engine.messages.ring_buffers import FOREIGN_TYPE, OBJECT
+from shmcoll.engine.native.profile_calls import part_of_thread
+from shmcoll.engine.protocol import profile as p
+from shmcoll.engine.system.text import to_text
+from shmcoll.profiling.recorder import (
+    GROUP,
+    IN_COMPOSITE,
+    IN_FRONT_END,
+    IN_NODES,
+    IN_RANGE,
+    NAME,
+    NOTE,
+    SLOT,
+    THREAD,
+)
+from shmcoll.profiling.spans import CALL, FRONT_END, MAIN, MESSAGE, PART, RANGE, WORKER, RankProfile, Span, Total
+
+_SPAN = struct.Struct("=8q")
+_KINDS = {IN_RANGE: RANGE, IN_FRONT_END: FRONT_END, IN_COMPOSITE: CALL, IN_NODES: CALL}
+_COARSE = 1 << 2 * p.LASTED_BITS
 
 
 def profiles(arena: Arena) -> list[RankProfile]:
     """Return the profile of each rank that has recorded one, in order of ranks. It may be called at any time."""
-    return []
+    facts = read_facts(arena)
+    numbers = (facts and read_numbers(arena, facts)) or range(arena.ranks)
+    found = []
+    for rank in range(arena.ranks):
+        if region := _region(arena, rank):
+            found.append(_Reader(region, rank, tuple(numbers), facts.node if facts else 0).profile())
+    return with_arrows(found)
+
+
+def with_arrows(found: list[RankProfile]) -> list[RankProfile]:
+    """Return the same with `message` of each send and its receive: one number for both; and with `last` of each call of
+    several ranks: the rank that came last."""
+    begun: dict[tuple[int, int], tuple[int, int]] = {}  # of a collective: the latest begin, and whose
+    sent: dict[tuple[int, int, int], list[int]] = defaultdict(list)  # by sender, receiver, place: begins
+    for one in found:
+        for span in one.spans:
+            if span.sequence:
+                key = span.communicator, span.sequence
+                begun[key] = max(begun.get(key, (0, -1)), (span.begin, span.rank))
+            elif span.message and span.sends:
+                sent[span.rank, span.peer, span.message].append(span.begin)
+    numbers: dict[tuple[int, int, int, int], int] = {}
+
+    def complete(span: Span) -> Span:
+        if span.sequence:
+            last = begun[span.communicator, span.sequence][1]
+            return replace(span, last=last if last != span.rank and span.waited else -1)
+        if not span.message:
+            return span
+        ends = (span.rank, span.peer) if span.sends else (span.peer, span.rank)
+        # A place in a ring is used again once its memory has been given back: the latest send before the receive ended
+        fitting = [begin for begin in sent[(*ends, span.message)] if begin < span.end]
+        begin = span.begin if span.sends else max(fitting, default=0)
+        number = numbers.setdefault((*ends, span.message, begin), len(numbers) + 1) if begin else 0
+        return replace(span, message=number, last=span.peer if span.waited else -1)
+
+    return [replace(one, spans=[complete(span) for span in one.spans]) for one in found]
+
+
+# --- a rank -----------------------------------------------------------------------------------------------------------
+
+
+class _Region(NamedTuple):
+    """The region of a rank, as far as it makes sense: where it is, and how many entries its tables have."""
+
+    arena: Arena
+    offset: int
+    capacity: int
+    notes: int
+    slots: int
+
+    def word(self, offset: int) -> int:
+        return self.arena.load(self.offset + offset)
+
+    def read(self, offset: int, length: int) -> bytes:
+        return self.arena.read(self.offset + offset, length)
+
+
+def _region(arena: Arena, rank: int) -> _Region | None:
+    first, room = heap.span(arena, rank)
+    offset = arena.load(layout.directory_offset(arena.ranks, rank) + layout.PROFILE)
+    room -= offset - first
+    if offset % layout.PAGE or not first <= offset or room < p.slots_offset(arena.ranks):
+        return None
+    if arena.load(offset + p.HEAD_MAGIC) != p.MAGIC or arena.load(offset + p.HEAD_RANKS) != arena.ranks:
+        return None
+    capacity, notes, slots = (arena.load(offset + at) for at in (p.HEAD_CAPACITY, p.HEAD_NOTES, p.HEAD_SLOTS))
+    if not (0 <= capacity < 1 << 32 and 0 <= notes < 1 << 32 and 0 < slots < 1 << 32):
+        return None
+    if p.spans_offset(arena.ranks, slots, notes) + capacity * p.SPAN_LENGTH > room:
+        return None
+    return _Region(arena, offset, capacity, notes, slots)
+
+
+class _Communicator(NamedTuple):
+    number: int  # the same on all ranks
+    ranks: tuple[int, ...]
+
+
+class _Reader:
+    """Reads the region of a rank. numbers: the numbers in the job of the ranks of this node."""
+
+    def __init__(self, region: _Region, rank: int, numbers: tuple[int, ...], node: int):
+        self._region, self._numbers, self._node = region, numbers, node
+        self._local, self._rank = rank, numbers[rank]
+        self._ranks = region.arena.ranks
+        texts = region.read(p.slots_offset(self._ranks), region.slots * p.SLOT_BYTES)
+        self._texts = dict(_chains(texts))
+        self._communicators = {n: self._communicator(t[1:]) for n, t in self._texts.items() if t[:1] == GROUP}
+        self._threads = {part_of_thread(region.word(p.HEAD_MAIN)): MAIN}
+        for text in self._texts.values():
+            if text[:1] == THREAD and text[1:].isdecimal():
+                self._threads.setdefault(part_of_thread(int(text[1:])), WORKER)
+
+    def profile(self) -> RankProfile:
+        spans, dropped = self._spans()
+        notes, dropped_notes = self._notes()
+        waited = struct.unpack(f"={self._ranks}q", self._region.read(p.HEAD_BYTES, self._ranks * WORD))
+        begun, ended = self._region.word(p.HEAD_BEGAN), self._region.word(p.HEAD_ENDED)
+        spans = sorted([*spans, *notes], key=lambda span: span.end)
+        return RankProfile(
+            rank=self._rank,
+            node=self._node,
+            spans=spans,
+            dropped=dropped + dropped_notes,
+            totals=self._totals(),
+            waited_for={self._numbers[rank]: ns for rank, ns in enumerate(waited) if ns > 0 and rank != self._local},
+            begun=begun,
+            ended=max(ended or max((span.end for span in spans), default=begun), begun),
+        )
+
+    def _communicator(self, text: str) -> _Communicator:
+        identity, _, listed = text.partition(":")
+        ranks = tuple(_parsed(listed, self._ranks))
+        return _Communicator(_number_of(identity, ranks), tuple(self._numbers[rank] for rank in ranks))
+
+    def _totals(self) -> list[Total]:
+        table = self._region.read(p.totals_offset(self._ranks), p.TOTALS_BYTES)
+        found = []
+        for i, (calls, length, ns, waited) in enumerate(struct.iter_unpack("=4q", table)):
+            row, size = divmod(i, p.SIZES)
+            name = _name_of_row(row)
+            if calls > 0 and name:
+                ns = max(ns, 0)
+                least = 1 << (size - 1) if size else 0
+                found.append(Total(name, least, calls, max(length, 0), ns, min(max(waited, 0), ns)))
+        return found
+
+    # --- native spans -------------------------------------------------------------------------------------------------
+
+    def _spans(self) -> tuple[list[Span], int]:
+        """Return the spans that native code has written, and how many there are no more."""
+        region, capacity = self._region, self._region.capacity
+        if not capacity:
+            return [], 0
+        known = region.word(p.HEAD_COUNT)
+        ring = region.read(p.spans_offset(self._ranks, region.slots, region.notes), capacity * p.SPAN_LENGTH)
+        latest = region.word(p.HEAD_COUNT)
+        if not 0 <= known <= latest:
+            return [], 0
+        first = max(latest - capacity + 1, 0) if latest >= capacity else 0
+        raw = (_SPAN.unpack_from(ring, i % capacity * p.SPAN_LENGTH) for i in range(first, known))
+        return [span for span in map(self._span, raw) if span], first
+
+    def _span(self, words: tuple[int, ...]) -> Span | None:
+        begin, lasted, call, first, second, length, number, what = words
+        record = record_of(layout.call_operation(call))
+        comm = self._communicators.get(what & (1 << p.STATUS_SHIFT) - 1)
+        if record is None or comm is None or begin <= 0 or lasted < 0 or what < 0 or length < 0:
+            return None
+        end, waited = begin + _ns(lasted), _ns(lasted >> p.LASTED_BITS | lasted & _COARSE)
+        is_message = bool(record.form & PEER)
+        peer = comm.ranks[first] if is_message and 0 <= first < len(comm.ranks) else -1
+        composite = layout.call_composite(call)
+        itself = call & (1 << 24 + layout.COMPOSITE_SHIFT) - 1
+        name, words_ = _described(record.name, itself, first, second, _array(layout.call_dtype(call), length))
+        return Span(
+            rank=self._rank,
+            node=self._node,
+            group=comm.ranks,
+            communicator=comm.number,
+            thread=self._thread(what >> p.THREAD_SHIFT),
+            kind=MESSAGE if is_message else PART if composite else CALL,
+            name=name,
+            words=words_,
+            begin=begin,
+            end=end,
+            waited=min(waited, end - begin),
+            bytes=length,
+            sequence=0 if is_message else max(number, 0),
+            peer=peer,
+            tag=second if is_message else 0,
+            message=number if is_message and not what >> p.STATUS_SHIFT & 0xFF else 0,
+            sends=is_message and not record.form & ANY_SOURCE,
+        )
+
+    def _thread(self, identity: int) -> int:
+        return self._threads.setdefault(identity, 2 + sum(number > WORKER for number in self._threads.values()))
+
+    # --- notes --------------------------------------------------------------------------------------------------------
+
+    def _notes(self) -> tuple[list[Span], int]:
+        """Return what Python has written, and how many notes there are no more."""
+        table = self._region.read(p.notes_offset(self._ranks, self._region.slots), self._region.notes * p.NOTE_BYTES)
+        found, highest = [], 0
+        for i, words in enumerate(NOTE.iter_unpack(table)):
+            if words[-1] > 0 and (words[-1] - 1) % self._region.notes == i and (span := self._noted(words)):
+                found.append(span)
+                highest = max(highest, words[-1])
+        return found, max(highest - self._region.notes, 0)
+
+    def _noted(self, words: tuple[int, ...]) -> Span | None:
+        begin, end, waited, name, thread, what, length, _ = words
+        text, kind = self._texts.get(name, NAME + "(a name for which there was no room)"), _KINDS.get(what >> 32)
+        if not 0 < begin <= end or text[:1] != NAME or kind is None:
+            return None
+        comm = self._communicators.get(what & 0xFFFFFFFF, _Communicator(0, ()))
+        return Span(
+            rank=self._rank,
+            node=self._node,
+            group=comm.ranks,
+            communicator=comm.number,
+            thread=self._thread(part_of_thread(thread)),
+            kind=kind,
+            name=text[1:],
+            words=text[1:],
+            begin=begin,
+            end=end,
+            waited=min(max(waited, 0), end - begin),
+            bytes=max(length, 0),
+        )
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+def _ns(lasted: int) -> int:
+    """Return the time in the lower bits of LASTED."""
+    return (lasted & (1 << p.LASTED_BITS) - 1) << (p.COARSE if lasted & _COARSE else 0)
+
+
+def _chains(table: bytes) -> Iterator[tuple[int, str]]:
+    """Yield number and text of the chains of slots."""
+    slots = list(SLOT.iter_unpack(table))
+    followers = {following for following, _, _ in slots}
+    for number, (following, length, data) in enumerate(slots):
+        if number and length and number not in followers:
+            text, seen = data[:length], {number}
+            while 0 < following < len(slots) and following not in seen:
+                seen.add(following)
+                following, length, data = slots[following]
+                text += data[:length]
+            shown = "".join(letter if letter.isprintable() else "?" for letter in to_text(text))
+            yield number, shown
+
+
+def _parsed(listed: str, most: int) -> Iterator[int]:
+    """Yield the ranks in '0-3,7', if they are ranks."""
+    for piece in listed.split(","):
+        first, _, last = piece.partition("-")
+        if first.isdecimal() and (last or first).isdecimal() and int(last or first) < most:
+            yield from range(int(first), int(last or first) + 1)
+
+
+_numbers: dict[Any, int] = {}
+
+
+def _number_of(identity: str, ranks: tuple[int, ...]) -> int:
+    """Return a number for a communicator, the same for all its ranks."""
+    return _numbers.setdefault((identity, ranks), len(_numbers) + 1)
+
+
+def _name_of_row(row: int) -> str:
+    if row < OPERATION_CODES:
+        record = record_of(row)
+        return record.name if record else ""
+    row -= OPERATION_CODES
+    return layout.COMPOSITE_NAMES[row] if row < len(layout.COMPOSITE_NAMES) else ""
+
+
+def _array(dtype: int, length: int) -> str:
+    if dtype == OBJECT:
+        return f"{length} bytes of an object"
+    if dtype == FOREIGN_TYPE or dtype not in BY_CODE:
+        return f"{length} bytes" if dtype else "None"
+    return f"{BY_CODE[dtype].title}[{length // BY_CODE[dtype].numpy.itemsize}]"
+
+
+@lru_cache(1 << 14)
+def _described(operation: str, call: int, first: int, second: int, array: str) -> tuple[str, str]:
+    """Return the name of a call as its user knows it, and the call in words."""
+    record = RECORDS[operation]
+    if record.form & PEER:
+        name = "from" if record.form & ANY_SOURCE else "to"
+        return operation, f"{operation}({array}, {name} rank {first}, tag {second})"
+    return record.title(first) if record.title else operation, call_in_words(call, first, second, array)

@@ -8,16 +8,18 @@ from dataclasses import dataclass, field
 MAIN, WORKER = 0, 1  # threads of a span; others are numbered from 2 on
 
 # kinds of spans
-CALL, MESSAGE, RANGE, FRONT_END = "call", "message", "range", "front end"
+CALL, PART, MESSAGE, RANGE, FRONT_END = "call", "part", "message", "range", "front end"
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
     """One call of a rank, or one range of the user, from begin to end.
 
-    rank, node: where. group: the members' ranks in the world; empty for a range.
+    rank, node: where. group: the members' ranks in the world; empty for a range. communicator: a number, the same on
+    all ranks of a communicator, and no other's; 0 for a range.
     thread: MAIN, WORKER, or the number of another thread of this rank.
-    kind: CALL, MESSAGE, RANGE or FRONT_END. name: the method, the range's name, or the front end's function.
+    kind: CALL, PART (a collective that the CALL around it is made of, such as a `broadcast_object`), MESSAGE, RANGE or
+    FRONT_END. name: the method, the range's name, or the front end's function.
     words: the call as messages describe it: "all_reduce of float32[8], op 'sum'".
     begin, end: ns. waited: ns of that during which the rank waited for others.
     last: the rank that this call waited for longest, and so held it up; -1 if it did not wait for a single rank.
@@ -43,6 +45,7 @@ class Span:
     tag: int = 0
     message: int = 0
     sends: bool = False
+    communicator: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,7 @@ from shmcoll.errors import (
     InternalError,
     RankFailed,
 )
+from shmcoll.profiling import recorder
 from shmcoll.runtime import helpers, lost_failures, user_code, waiting
 from shmcoll.runtime.turns import REFUSED, Ticket, Turns
 from shmcoll.runtime.work import Latch, Work
@@ -280,6 +281,8 @@ class AsyncWorker:
     def _run(self) -> None:
         if self._identity.setdefault("worker", threading.get_ident()) != threading.get_ident():
             return
+        if recorder.current:
+            recorder.current.know_thread(threading.get_ident())
         try:
             while True:
                 try:

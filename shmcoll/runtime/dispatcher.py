@@ -28,6 +28,7 @@ from shmcoll.engine.system import log
 from shmcoll.engine.system.green_threads import check_threads
 from shmcoll.engine.system.switches import is_on
 from shmcoll.errors import CallNotAllowed
+from shmcoll.profiling.recorder import Profile
 from shmcoll.runtime import helpers, leftovers
 from shmcoll.runtime.async_worker import AsyncWorker, check_rank
 from shmcoll.runtime.failure_reporter import Checking, FailureReporter
@@ -42,6 +43,7 @@ class Calls:
     local_rank: LocalRank
     worker: AsyncWorker
     failures: Any
+    profile: Profile | None  # while calls are recorded
 
     def checking(self, operation: str) -> Checking:
         """Return a context manager that notes refused arguments for the peers: `with dispatcher.checking(op) as
@@ -96,6 +98,7 @@ class Dispatcher(Calls):
         self.sent = leftovers.SentMessages() if self.checks_buffers else None
         self.worker.unseen = {} if self.checks_buffers else None
         self._faulty = fault_injection.plan(local_rank.rank)
+        self.profile = local_rank.recorder.attach(group, self.words) if local_rank.recorder else None
         self._routines: dict[str, Callable[..., int]] = {}
 
     def _fill_context(self) -> None:

@@ -23,7 +23,10 @@ from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.memory.heap import Heap
+from shmcoll.engine.system.switches import is_on
 from shmcoll.errors import CallNotAllowed
+from shmcoll.profiling import recorder
+from shmcoll.profiling.recorder import Profile, Recorder
 from shmcoll.runtime import uncaught
 from shmcoll.runtime.array_sharing import ArraySharing
 from shmcoll.runtime.group_directory import Identity, identity
@@ -35,6 +38,7 @@ class OpenCommunicator(Protocol):
 
     group: Group
     words: np.ndarray
+    profile: Profile | None
 
     def shut(self) -> None: ...
 
@@ -68,7 +72,10 @@ class LocalRank:
         self.communicators: dict[Identity, Any] = {}  # the open ones, that of all ranks among them
         #: how often this rank has closed the subgroup of these ranks and this name
         self.closes: Counter[tuple[tuple[int, ...], str]] = Counter()
+        self.recorder: Recorder | None = None
         records.write(arena, rank, layout.BY_RANK, records.JOINED, pid=self.pid)
+        if is_on("SHMCOLL_TRACE") or is_on("SHMCOLL_STATS"):
+            self.record(traces=is_on("SHMCOLL_TRACE"))
         stack_server.offer()
         self._tell_the_end()
         in_child = weakref.WeakMethod(self._leave_in_child)
@@ -129,6 +136,15 @@ class LocalRank:
             with self.lock:
                 calls.discard(call)
                 self.arena.store(at, len(calls))
+
+    def record(self, *, traces: bool) -> Recorder:
+        """Record the calls of all communicators from now on. traces: each of them, and not only totals."""
+        with self.compiling():
+            made = Recorder(self.arena, self.heap, self.rank, recorder.SPANS if traces else 0)
+        self.recorder = recorder.current = made
+        for dispatcher in self.dispatchers:
+            dispatcher.profile = made.attach(dispatcher.group, dispatcher.words)
+        return made
 
     def share_arrays(self) -> ArraySharing:
         """Return what allocates ordinary numpy arrays in shared memory. Made by the first call, which loads code."""
@@ -207,6 +223,8 @@ class LocalRank:
         for dispatcher in self.dispatchers:
             dispatcher.tell_leftovers()
         self._publish_statistics()
+        if self.recorder:
+            self.recorder.end()
         if not self._has_failed():
             records.write(self.arena, self.rank, layout.BY_RANK, records.DEPARTED, pid=self.pid)
             self._groups_look(abort=False)

@@ -27,7 +27,7 @@ from shmcoll.engine.compiler.compile import (
 )
 from shmcoll.engine.kernels import runs
 from shmcoll.engine.kernels.dtypes import DType
-from shmcoll.engine.native import mpi_functions, tensor_entry
+from shmcoll.engine.native import mpi_functions, profile_calls, tensor_entry
 from shmcoll.engine.system import interpreter
 from shmcoll.engine.system.cores import usable_cores
 from shmcoll.engine.system.text import to_text
@@ -38,7 +38,8 @@ Progress = Callable[[str], None]
 #: routines that nearly every job uses
 USUAL = ("all_reduce", "barrier")
 GATE = "gate"  # for jitted code
-ALL = (*RECORDS, GATE, "array_allocator", tensor_entry.NAME, runs.NAME, mpi_functions.NAME, "calls_over_nodes")
+OF_FILES = {file.NAME: file.functions for file in (tensor_entry, runs, profile_calls)}
+ALL = (*RECORDS, GATE, "array_allocator", *OF_FILES, mpi_functions.NAME, "calls_over_nodes")
 
 _ROUTINE = 10  # time to compile a routine, in units of the time for a reduction
 _TOGETHER = 8  # so many reductions in a fork
@@ -52,10 +53,8 @@ def functions_of(name: str) -> Functions:
         return gate_functions()
     if name == "array_allocator":
         return allocator_functions()
-    if name == tensor_entry.NAME:
-        return tensor_entry.functions()
-    if name == runs.NAME:
-        return runs.functions()
+    if name in OF_FILES:
+        return OF_FILES[name]()
     if name == mpi_functions.NAME:
         return mpi_functions.functions({record.name: record.code for record in RECORDS.values()})
     if name == "calls_over_nodes":

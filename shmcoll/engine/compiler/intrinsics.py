@@ -119,6 +119,13 @@ def _acquire_fence(builder, _module):
     builder.fence("acquire")
 
 
+@_twin(atomics.prefetch, (types.int64,), types.void)
+def _prefetch(builder, module, address):
+    _call(
+        builder, module, "llvm.prefetch.p0", ir.VoidType(), builder.inttoptr(address, POINTER), I32(1), I32(3), I32(1)
+    )
+
+
 @_twin(atomics.peek, (types.int64,), types.int64)
 def _peek(builder, _module, address):
     return builder.load(_word(builder, address), align=8)
@@ -172,6 +179,16 @@ def _now(builder: ir.IRBuilder, module: ir.Module, clock: int = CLOCK_MONOTONIC)
 @_twin(atomics.clock, (), types.int64)
 def _clock(builder, module):
     return _now(builder, module)
+
+
+@_twin(atomics.cycles, (), types.int64)
+def _cycles(builder, module):
+    if platform.machine() == "aarch64":
+        name = module.add_metadata(["cntvct_el0"])
+        signature = ir.FunctionType(I64, [ir.MetaDataType()])
+        read = cgutils.get_or_insert_function(module, signature, "llvm.read_volatile_register.i64")
+        return builder.call(read, [name])
+    return _call(builder, module, "llvm.x86.rdtsc", I64)
 
 
 @_twin(atomics.recent, (), types.int64)
@@ -552,6 +569,11 @@ def _call_long(*words):
 
 
 TWINS[atomics.call_long] = _call_long
+
+
+@_twin(atomics.bit_length, (types.int64,), types.int64)
+def _bit_length(builder, _module, value):
+    return builder.sub(I64(64), builder.ctlz(value, ir.IntType(1)(0)))
 
 
 @_twin(atomics.reached, (types.int64, types.int64), types.boolean)

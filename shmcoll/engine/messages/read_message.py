@@ -129,6 +129,8 @@ def begin_to_read(ctx, source, total):
         store(taken, r.TAKEN)
     poke(found + r.DONE, 0)
     ring, at = peek(found + r.CURSOR_RING), peek(found + r.CURSOR_AT)
+    poke(found + r.FOUND_RING, ring)
+    poke(found + r.FOUND_AT, at)
     find_out(ctx, total)
     if is_offered(piece_at_cursor(ctx), total):
         status = read_offered(ctx, ring, at, source, total)

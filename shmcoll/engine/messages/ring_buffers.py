@@ -93,7 +93,8 @@ SPARE = 3 * layout.PIECE_UNIT  # room that a piece leaves for NEXT or DROPPED, a
 CURSOR_RING, CURSOR_AT, DONE, EXPECTING, DAMAGED, FOUND_SOURCE, FOUND_TAG, FOUND_TYPE, FOUND_DIMENSIONS, FOUND_TOTAL = (
     WORD * i for i in range(10)
 )
-FOUND_DIMS = 10 * WORD
+FOUND_RING, FOUND_AT = 10 * WORD, 11 * WORD  # where the message began, for the profile
+FOUND_DIMS = 12 * WORD
 NOTHING_SENT, OFFERED = -1, -2  # in SENT, which counts bytes: not even the first piece; that, without bytes
 UNREAD, TAKEN_BACK = -1, -2  # in DONE, which counts the bytes that have been read: see `read_message.py`
 

@@ -40,6 +40,7 @@ from shmcoll.engine.messages.ring_buffers import PART_BYTES
 from shmcoll.engine.native import cpython as py
 from shmcoll.engine.native.tables import CALL_BITS
 from shmcoll.engine.protocol.flight_recorder import forget_message, note_end
+from shmcoll.engine.protocol.profile import begin_call, counter, end_call
 
 
 def what_hinders(ctx, kind):
@@ -89,15 +90,18 @@ def run_routine(ctx, routine, kind):
     """Call a routine without the GIL, and return its status."""
     me = py.thread_id()
     poke(ctx + c.KIND, kind)
+    begin_call(ctx, kind)
     poke(ctx + c.ACTIVE, me)
     poke(ctx + c.THREAD, py.release_gil())
     status = routine(ctx)
+    ended = counter(ctx)
     if kind & PEER:
         forget_message(ctx, status)
     else:
         note_end(ctx, status)
     py.take_gil(peek(ctx + c.THREAD))
     poke(ctx + c.THREAD, 0)
+    end_call(ctx, kind, status, ended, me)
     poke(ctx + c.ACTIVE, active_after(ctx, status, me))
     return status
 

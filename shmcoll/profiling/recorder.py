@@ -1,0 +1,212 @@
+"""Record what this rank calls: make its region and switch native code on, and write what only Python knows.
+
+`engine/protocol/profile.py` has the protocol and the tables of the region. This file writes the head, the slots and the
+notes, and the totals of composite calls.
+
+    slot     {the next slot of the same text, or 0; length here; bytes}. A text is known by the number of its first
+             slot; slot 0 stays free. Its first letter says what it is: a name, a group (identity and members), or a
+             thread. Nothing that has been written is changed. When no slot is left, texts have the number 0
+    note     begin, end, waited, name, thread, group | kind << 32, bytes, 1 + its number
+
+A note is written by one call of `struct`, which keeps the GIL; its number comes from `itertools.count`. So threads and
+signal handlers may write notes at any time: each has a place of its own, until the ring comes round. A note that has
+been written half has another number in its last word, and readers drop it.
+"""
+
+import ctypes
+import itertools
+import os
+import struct
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from shmcoll.engine import context as c
+from shmcoll.engine import layout
+from shmcoll.engine.collective import OPERATION_CODES
+from shmcoll.engine.compiler import compile as code
+from shmcoll.engine.layout import WORD
+from shmcoll.engine.memory.arena import Arena
+from shmcoll.engine.memory.group import Group
+from shmcoll.engine.memory.heap import Heap
+from shmcoll.engine.native import profile_calls
+from shmcoll.engine.protocol import profile as p
+from shmcoll.engine.system.cycle_counter import is_a_clock
+from shmcoll.engine.system.text import to_bytes
+from shmcoll.errors import ArenaError
+
+SPANS = 1 << 16  # of native code
+FEWEST_SPANS = 1 << 10
+NOTES = 1 << 14
+SLOTS = 1 << 11
+
+NAME, GROUP, THREAD = "n", "g", "t"  # the first letter of a text
+IN_RANGE, IN_FRONT_END, IN_COMPOSITE, IN_NODES = range(4)  # kinds of notes
+
+SLOT = struct.Struct("=II120s")
+NOTE = struct.Struct("=8q")
+_LONGEST = 1000  # characters of a name
+
+
+class Profile:
+    """What a communicator records. words: for native code, see `engine/protocol/profile.py`."""
+
+    def __init__(self, recorder: "Recorder", group: Group):
+        self.recorder = recorder
+        self.words = np.zeros(p.PROFILE_WORDS, np.int64)
+        which = [group.arena.load(group.offset + layout.IDENTITY + i * WORD) & (1 << 64) - 1 for i in (0, 1)]
+        self.group = recorder.text(GROUP, f"{which[0]:x}.{which[1]:x}:{_ranges(group.ranks)}")
+        self.words[[p.RECORDER // WORD, p.GROUP // WORD]] = recorder.words.ctypes.data, self.group
+        self.words[[p.BEGIN // WORD, p.END // WORD, p.WAIT // WORD]] = recorder.functions
+        self.words[p.USES_CLOCK // WORD] = not is_a_clock()
+
+    @property
+    def waited(self) -> int:
+        """The ns that the calls of the communicator have waited so far."""
+        return int(self.words[p.WAITED // WORD])
+
+    @contextmanager
+    def composite(self, name: str, words: np.ndarray) -> Iterator[None]:
+        """Record the block as one call, whose parts native code records. words: the context."""
+        waited, moved, begun = self.waited, int(words[c.MOVED // WORD]), time.monotonic_ns()
+        try:
+            yield
+        finally:
+            waited, moved = self.waited - waited, int(words[c.MOVED // WORD]) - moved
+            ended = self.recorder.note(IN_COMPOSITE, name, begun, waited, moved, self.group)
+            self.recorder.count(layout.COMPOSITE_NAMES.index(name), moved, ended - begun, waited)
+
+
+class Recorder:
+    """The profile of this rank. spans: how many calls are kept, a power of two; 0: only totals.
+
+    Raises `ArenaError` if there is no memory for it.
+    """
+
+    def __init__(self, arena: Arena, heap: Heap, rank: int, spans: int):
+        self.arena, self.rank = arena, rank
+        self.functions = code.load_functions(profile_calls.NAME, profile_calls.functions)
+        self.words = np.zeros(p.RECORDER_WORDS, np.int64)
+        self._pid = os.getpid()
+        self._kept: list[Profile] = []  # native code may be inside
+        self._numbers: dict[str, int] = {}
+        self._next_slot, self._next_note = itertools.count(1), itertools.count()
+        self._counting = threading.RLock()
+        self._notes, self._slots = (NOTES, SLOTS) if spans else (0, SLOTS)
+        while True:
+            first = p.spans_offset(arena.ranks, self._slots, self._notes)
+            try:
+                self.offset = heap.take(first + spans * p.SPAN_LENGTH, "the profile")
+                break
+            except ArenaError:
+                if spans <= FEWEST_SPANS:
+                    raise
+                spans //= 2
+        region = arena.address + self.offset
+        self._texts = region + p.slots_offset(arena.ranks)
+        self._ring = region + p.notes_offset(arena.ranks, self._slots)
+        for offset, value in (
+            (p.SPANS, region + first if spans else 0),
+            (p.MASK, spans - 1),
+            (p.REGION, region),
+            (p.TOTALS, region + p.totals_offset(arena.ranks)),
+            (p.WAITED_FOR, region + p.HEAD_BYTES),
+        ):
+            self.words[offset // WORD] = value
+        for offset, value in (
+            (p.HEAD_RANKS, arena.ranks),
+            (p.HEAD_CAPACITY, spans),
+            (p.HEAD_NOTES, self._notes),
+            (p.HEAD_SLOTS, self._slots),
+            (p.HEAD_MAIN, threading.main_thread().ident or 0),
+            (p.HEAD_BEGAN, time.monotonic_ns()),
+            (p.HEAD_MAGIC, p.MAGIC),
+        ):
+            arena.store(self.offset + offset, value)
+        for thread in threading.enumerate():
+            if thread.name == "shmcoll-worker":
+                self.know_thread(thread.ident or 0)
+        arena.store(layout.directory_offset(arena.ranks, rank) + layout.PROFILE, self.offset)
+
+    def attach(self, group: Group, words: np.ndarray) -> Profile:
+        """Record the calls of a communicator from now on. words: its context."""
+        profile = Profile(self, group)
+        self._kept.append(profile)
+        words[c.PROFILE // WORD] = profile.words.ctypes.data
+        return profile
+
+    def end(self) -> None:
+        """Note that recording has ended."""
+        if os.getpid() == self._pid:
+            self.arena.store(self.offset + p.HEAD_ENDED, time.monotonic_ns())
+
+    # --- what only Python knows ---------------------------------------------------------------------------------------
+
+    def note(self, kind: int, name: str, begun: int, waited: int = 0, length: int = 0, group: int = 0) -> int:
+        """Write a note of what began at `begun` and ends now. Return the time."""
+        ended = time.monotonic_ns()
+        if self._notes and os.getpid() == self._pid:
+            number = next(self._next_note)
+            place = self._ring + number % self._notes * p.NOTE_BYTES
+            words = begun, ended, waited, self.text(NAME, name), threading.get_ident(), group | kind << 32, length
+            NOTE.pack_into((ctypes.c_char * p.NOTE_BYTES).from_address(place), 0, *words, number + 1)
+        return ended
+
+    def text(self, kind: str, text: str) -> int:
+        """Return the number of a text, which is written when it is first used. kind: its first letter."""
+        text = kind + text[:_LONGEST] if kind == NAME else kind + text
+        number = self._numbers.get(text)
+        if number is None:
+            number = self._numbers.setdefault(text, self._write(to_bytes(text)))
+        return number
+
+    def _write(self, data: bytes) -> int:
+        pieces = [data[i : i + p.SLOT_BYTES - 8] for i in range(0, len(data), p.SLOT_BYTES - 8)]
+        slots = [next(self._next_slot) for _ in pieces]
+        if slots[-1] >= self._slots:
+            return 0
+        for slot, following, piece in zip(slots[::-1], [0, *slots[:0:-1]], pieces[::-1], strict=True):
+            place = (ctypes.c_char * p.SLOT_BYTES).from_address(self._texts + slot * p.SLOT_BYTES)
+            SLOT.pack_into(place, 0, following, len(piece), piece)
+        return slots[0]
+
+    def know_thread(self, thread: int) -> None:
+        """Note that this thread is a worker of asynchronous calls."""
+        self.text(THREAD, str(thread))
+
+    def count(self, composite: int, length: int, passed: int, waited: int) -> None:
+        """Count a composite call. composite: its code."""
+        if os.getpid() == self._pid:
+            row = (OPERATION_CODES + composite) * p.SIZES + length.bit_length()
+            where = self.arena.address + self.offset + p.totals_offset(self.arena.ranks) + row * p.TOTAL_BYTES
+            totals = (ctypes.c_int64 * 4).from_address(where)
+            with self._counting:
+                for i, value in enumerate((1, length, passed, min(waited, passed))):
+                    totals[i] += value
+
+
+def _ranges(ranks: tuple[int, ...]) -> str:
+    """Return ranks as '0-3,7'."""
+    pieces: list[list[int]] = []
+    for rank in ranks:
+        if pieces and pieces[-1][1] == rank - 1:
+            pieces[-1][1] = rank
+        else:
+            pieces.append([rank, rank])
+    return ",".join(f"{first}-{last}" if first < last else str(first) for first, last in pieces)
+
+
+#: that of this process; `shmcoll.range` and front ends write there
+current: Recorder | None = None
+
+
+def forget() -> None:
+    """Record nothing any more: this process is a fork of a rank."""
+    global current
+    current = None
+
+
+os.register_at_fork(after_in_child=forget)
