@@ -12,6 +12,8 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from shmcoll.collectives import RECORDS, record_of
 from shmcoll.diagnostics.describe_call import call_in_words
 from shmcoll.engine import layout
@@ -48,9 +50,10 @@ def profiles(arena: Arena) -> list[RankProfile]:
     facts = read_facts(arena)
     numbers = (facts and read_numbers(arena, facts)) or range(arena.ranks)
     found = []
+    known: dict[Any, int] = {}
     for rank in range(arena.ranks):
         if region := _region(arena, rank):
-            found.append(_Reader(region, rank, tuple(numbers), facts.node if facts else 0).profile())
+            found.append(_Reader(region, rank, tuple(numbers), facts.node if facts else 0, known).profile())
     return with_arrows(found)
 
 
@@ -125,10 +128,11 @@ class _Communicator(NamedTuple):
 
 
 class _Reader:
-    """Reads the region of a rank. numbers: the numbers in the job of the ranks of this node."""
+    """Reads the region of a rank. numbers: the numbers in the job of the ranks of this node. known: the numbers of
+    communicators."""
 
-    def __init__(self, region: _Region, rank: int, numbers: tuple[int, ...], node: int):
-        self._region, self._numbers, self._node = region, numbers, node
+    def __init__(self, region: _Region, rank: int, numbers: tuple[int, ...], node: int, known: dict[Any, int]):
+        self._region, self._numbers, self._node, self._known = region, numbers, node, known
         self._local, self._rank = rank, numbers[rank]
         self._ranks = region.arena.ranks
         texts = region.read(p.slots_offset(self._ranks), region.slots * p.SLOT_BYTES)
@@ -159,13 +163,15 @@ class _Reader:
     def _communicator(self, text: str) -> _Communicator:
         identity, _, listed = text.partition(":")
         ranks = tuple(_parsed(listed, self._ranks))
-        return _Communicator(_number_of(identity, ranks), tuple(self._numbers[rank] for rank in ranks))
+        number = self._known.setdefault((identity, ranks), len(self._known) + 1)
+        return _Communicator(number, tuple(self._numbers[rank] for rank in ranks))
 
     def _totals(self) -> list[Total]:
-        table = self._region.read(p.totals_offset(self._ranks), p.TOTALS_BYTES)
+        table = np.frombuffer(self._region.read(p.totals_offset(self._ranks), p.TOTALS_BYTES), np.int64).reshape(-1, 4)
         found = []
-        for i, (calls, length, ns, waited) in enumerate(struct.iter_unpack("=4q", table)):
+        for i in np.flatnonzero(table[:, 0]).tolist():
             row, size = divmod(i, p.SIZES)
+            calls, length, ns, waited = table[i].tolist()
             name = _name_of_row(row)
             if calls > 0 and name:
                 ns = max(ns, 0)
@@ -230,7 +236,8 @@ class _Reader:
         """Return what Python has written, and how many notes there are no more."""
         table = self._region.read(p.notes_offset(self._ranks, self._region.slots), self._region.notes * p.NOTE_BYTES)
         found, highest = [], 0
-        for i, words in enumerate(NOTE.iter_unpack(table)):
+        for i in np.flatnonzero(np.frombuffer(table, np.int64)[NOTE.size // WORD - 1 :: NOTE.size // WORD]).tolist():
+            words = NOTE.unpack_from(table, i * NOTE.size)
             if words[-1] > 0 and (words[-1] - 1) % self._region.notes == i and (span := self._noted(words)):
                 found.append(span)
                 highest = max(highest, words[-1])
@@ -268,7 +275,8 @@ def _ns(lasted: int) -> int:
 
 def _chains(table: bytes) -> Iterator[tuple[int, str]]:
     """Yield number and text of the chains of slots."""
-    slots = list(SLOT.iter_unpack(table))
+    last = np.flatnonzero(np.frombuffer(table, np.int64))[-1:].sum()
+    slots = list(SLOT.iter_unpack(table[: (last * WORD // SLOT.size + 1) * SLOT.size]))
     followers = {following for following, _, _ in slots}
     for number, (following, length, data) in enumerate(slots):
         if number and length and number not in followers:
@@ -287,14 +295,6 @@ def _parsed(listed: str, most: int) -> Iterator[int]:
         first, _, last = piece.partition("-")
         if first.isdecimal() and (last or first).isdecimal() and int(last or first) < most:
             yield from range(int(first), int(last or first) + 1)
-
-
-_numbers: dict[Any, int] = {}
-
-
-def _number_of(identity: str, ranks: tuple[int, ...]) -> int:
-    """Return a number for a communicator, the same for all its ranks."""
-    return _numbers.setdefault((identity, ranks), len(_numbers) + 1)
 
 
 def _name_of_row(row: int) -> str:

@@ -120,8 +120,9 @@ class Job:
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
-    def finish(self, deadline: float = PATIENCE) -> list[Outcome]:
-        """Wait for all ranks. After `deadline` seconds it fails with the stacks of all."""
+    def finish(self, deadline: float = PATIENCE, look: Callable[[], None] = lambda: None) -> list[Outcome]:
+        """Wait for all ranks. After `deadline` seconds it fails with the stacks of all. look: called when they have
+        ended, before the arena is closed."""
         __tracebackhide__ = True
         end = time.monotonic() + deadline
         with selectors.DefaultSelector() as selector:
@@ -142,6 +143,7 @@ class Job:
             raw = self._answers.get(rank, b"")
             value, error, text = pickle.loads(raw) if raw else (None, None, "(the process died)")
             outcomes.append(Outcome(rank, value, error, text, self._statuses[rank]))
+        look()
         self.kill()
         return outcomes
 
