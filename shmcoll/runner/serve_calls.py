@@ -171,26 +171,9 @@ class _Call:
             function, args, kwargs = _load(sent)
         self._answer.loaded = True
         value = function(*args, **kwargs)
-        self._complete_work()
+        complete_work(stays=self._place.stays)
         self._place.ignore_interrupts()
         return value
-
-    def _complete_work(self) -> None:
-        """Complete asynchronous calls, but leave receives posted in a rank that stays. Raises once the first failure
-        that the program has not seen."""
-        if "shmcoll.runtime.async_worker" not in sys.modules:
-            return
-        worker, lost = sys.modules["shmcoll.runtime.async_worker"], sys.modules["shmcoll.runtime.lost_failures"]
-        if self._place.stays:
-            worker.await_calls()
-        else:
-            worker.finish_all()
-            lost.tell_all()
-        error = lost.first()
-        if error and error not in _raised:
-            _raised.append(error)
-            error.add_note("in an asynchronous call that nobody waited for")
-            raise error
 
     def _silence(self) -> None:
         """Flush the output of the call of a rank that stays into its pipes before it is answered: the caller does not
@@ -207,6 +190,24 @@ class _Call:
         for standard in (1, 2):
             os.dup2(null, standard)
         os.close(null)
+
+
+def complete_work(*, stays: bool) -> None:
+    """Complete asynchronous calls, but leave receives posted in a rank that stays. Raises once the first failure that
+    the program has not seen."""
+    if "shmcoll.runtime.async_worker" not in sys.modules:
+        return
+    worker, lost = sys.modules["shmcoll.runtime.async_worker"], sys.modules["shmcoll.runtime.lost_failures"]
+    if stays:
+        worker.await_calls()
+    else:
+        worker.finish_all()
+        lost.tell_all()
+    error = lost.first()
+    if error and error not in _raised:
+        _raised.append(error)
+        error.add_note("in an asynchronous call that nobody waited for")
+        raise error
 
 
 def _load(sent: BinaryIO) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:

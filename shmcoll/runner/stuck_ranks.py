@@ -10,6 +10,7 @@ operation that waits raises `RankFailed`.
 """
 
 import time
+from collections.abc import Sequence
 
 from shmcoll.collectives import record_of
 from shmcoll.diagnostics import rank_status
@@ -19,13 +20,18 @@ from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
 from shmcoll.runner.rank import Rank
 
+_HAS_ANSWERED = "has returned from its function, and takes part in no more of this call"
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0  # seconds between checks; one takes a few ms per hundred ranks
 
 
 class StuckRanks:
-    """Finds ranks that are stuck. next_look: the time (`time.monotonic`) from which on `look` checks."""
+    """Finds ranks that are stuck. next_look: the time (`time.monotonic`) from which on `look` checks.
 
-    def __init__(self, arena: Arena, ranks: list[Rank]):
+    has_answered: what peers are told about a rank that has answered without an exception.
+    """
+
+    def __init__(self, arena: Arena, ranks: Sequence[Rank], has_answered: str = _HAS_ANSWERED):
+        self._has_answered = has_answered
         self._arena = arena
         self._ranks = ranks
         self.begin()
@@ -75,6 +81,6 @@ class StuckRanks:
             rank.raised = rank.answered.raised
             rank.record_failure(self._arena)
         else:
-            text = "has returned from its function, and takes part in no more of this call"
-            records.write(self._arena, rank.number, layout.BY_LAUNCHER, records.FAILED, records.EXITED, 0, text)
+            how = self._has_answered
+            records.write(self._arena, rank.number, layout.BY_LAUNCHER, records.FAILED, records.EXITED, 0, how)
             Group.world(self._arena).abort()

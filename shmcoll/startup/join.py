@@ -229,6 +229,12 @@ def note_joined(comm: Communicator, job: str | None = None) -> None:
     launchers.mark_children(job)
 
 
+def forget() -> None:
+    """Forget, in a fork of a process that has joined a job, that job: the fork is going to be a rank of another one."""
+    global _joined
+    _joined = None
+
+
 def preload(progress: Callable[[str], None] | None = None) -> None:
     """Load every routine into this process, and compile those that the cache lacks. Starts no thread. For launchers."""
     warm.preload(progress)

@@ -18,7 +18,7 @@ by pidfd.
 import select
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Generic
 
 from shmcoll.engine.memory.arena import Arena
@@ -77,7 +77,11 @@ class Watcher(Generic[AnyRank]):
         """Watch until all ranks have ended. The time limit counts from now."""
         if self.timeout is not None:
             self._deadline = time.monotonic() + self.timeout
-        while self.living() or self.has_work():
+        self.watch_while(lambda: bool(self.living()) or self.has_work())
+
+    def watch_while(self, condition: Callable[[], bool]) -> None:
+        """Watch as long as the condition holds, which an event may end."""
+        while condition():
             ready = self._poll()
             self.handle(ready)
             self._note_ends(ready)
@@ -103,13 +107,13 @@ class Watcher(Generic[AnyRank]):
                 rank.send(leftovers)
             rank.reap()
 
-    def where(self, limit: float) -> str:
+    def where(self, limit: float, patience: float = 1.0) -> str:
         """Return the table of where every rank is. The ranks have `limit` seconds to give their stacks; meanwhile
-        nothing else happens."""
+        nothing else happens. patience: shorter waits do not count."""
         from shmcoll.diagnostics.hang_report import inquest  # numpy comes with it
 
         pids = {rank.number: rank.pid for rank in self.living()}
-        return inquest(self.arena, stacks=True, limit=limit, pids=pids)
+        return inquest(self.arena, stacks=True, limit=limit, patience=patience, pids=pids)
 
     def postpone(self, seconds: float) -> None:
         """Extend all limits, because the job was stopped for `seconds`."""

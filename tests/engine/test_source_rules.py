@@ -29,7 +29,7 @@ TREES = {name: ast.parse(path.read_text()) for name, path in SOURCES.items()}
 ROOMS = {
     "shmcoll": (
         "errors", "engine", "collectives", "diagnostics", "profiling", "runtime", "calls", "communicator", "nodes",
-        "startup", "runner", "jit", "nki", "mindspore", "torch", "ray", "mpi", "__main__",
+        "startup", "runner", "jit", "nki", "mindspore", "torch", "ray", "mpi", "pytest_plugin", "__main__",
     ),
     "shmcoll.engine": (
         "layout", "context", "collective", "system", "fences", "atomics", "memory", "kernels", "protocol", "messages",
