@@ -52,6 +52,10 @@ def main() -> int:
         started = spawn.start(ready, mask)
         if not isinstance(started, spawn.Self):
             outcome = supervise.watch(ready, started)
+            if wanted.trace or wanted.stats:
+                from shmcoll.profiling import output
+
+                output.tell("shmrun", output.publish(outcome.arena, wanted.trace, wanted.stats))
             if wanted.report or wanted.report_json:
                 from shmrun.watch import resource_table
 

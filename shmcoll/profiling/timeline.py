@@ -1,10 +1,10 @@
 """Timelines: profiles in the Trace Event format, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
 
 process  a rank
-track    the calls of a group on a thread of the rank: its main thread, the worker of asynchronous calls, or another.
+track    the calls of a communicator on a thread of the rank: the main one, that of asynchronous calls, or another.
          The track "program" has the ranges of the user and the calls of front ends by their users' names
 slice    a call or a range. Within a call, a slice "waiting" is as long as the call has waited for others: it stands
-         first, although a call may wait at several moments
+         first, although a call may wait at several moments. A call that others are part of has theirs
 arrow    from the rank that came last into a collective to each rank that it held up; from a send to its receive
 
 An arrow joins two slices of different ranks, and needs both: none begins or ends at a call that was dropped. Over
@@ -17,12 +17,13 @@ import json
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from shmcoll import __version__
 from shmcoll.engine.system.text import to_bytes
 from shmcoll.profiling.files import replacing
-from shmcoll.profiling.spans import FRONT_END, MAIN, RANGE, WORKER, RankProfile, Span
+from shmcoll.profiling.spans import FRONT_END, MAIN, MESSAGE, RANGE, WORKER, RankProfile, Span
 
 HELD_UP = 10_000  # ns: ranks that waited for less for the last one were not held up; ranks never arrive together
 
@@ -35,6 +36,7 @@ class _Track(NamedTuple):
     has_calls: bool
     missing: int  # negative number of ranks
     group: tuple[int, ...]
+    communicator: int
     thread: int
 
 
@@ -84,19 +86,18 @@ def _events(profiles: Sequence[RankProfile], zero: int) -> Iterator[str]:
         yield from _names(one, numbers[one.rank], several, everyone)
         for track, number in numbers[one.rank].items():
             for begin, end, span, waits in _nested(tracks[track]):
-                place = {"pid": one.rank, "tid": number}
-                yield _slice(span, waits, begin - zero, end - begin, place)
+                yield _slice(span, waits, begin - zero, end - begin, number)
     for number, (name, sender, at, receiver, to) in enumerate(_arrows(profiles), 1):
         for phase, span, when in (("s", sender, at), ("f", receiver, to)):
             tid = numbers[span.rank][_track(span)]
             # An arrow that ends binds to the slice around it with bp only; a beginning one does so anyway
-            yield _event(phase, name, when - zero, pid=span.rank, tid=tid, cat="arrow", id=number, bp="e")
+            yield _event(phase, name, when - zero, "", span.rank, tid, f'"cat": "arrow", "id": {number}, "bp": "e"')
 
 
 def _track(span: Span) -> _Track:
     if span.kind in (RANGE, FRONT_END):
-        return _Track(False, 0, (), span.thread)
-    return _Track(True, -len(span.group), span.group, span.thread)
+        return _Track(False, 0, (), 0, span.thread)
+    return _Track(True, -len(span.group), span.group, span.communicator, span.thread)
 
 
 def _names(one: RankProfile, tracks: dict[_Track, int], several: bool, everyone: tuple[int, ...]) -> Iterator[str]:
@@ -107,14 +108,17 @@ def _names(one: RankProfile, tracks: dict[_Track, int], several: bool, everyone:
     ]
     if one.dropped:
         about.append((0, "process_labels", {"labels": f"{one.dropped:,} earlier calls are not here"}))
+    first = {track.group: track.communicator for track in reversed(tracks)}
     for track, number in tracks.items():
-        about.append((number, "thread_name", {"name": _title(track, everyone)}))
+        other = "" if track.communicator == first[track.group] else f" (communicator {track.communicator})"
+        about.append((number, "thread_name", {"name": _title(track, everyone, other)}))
         about.append((number, "thread_sort_index", {"sort_index": number}))
     for tid, name, args in about:
         yield json.dumps({"ph": "M", "name": name, "pid": one.rank, "tid": tid, "args": args})
 
 
-def _title(track: _Track, everyone: tuple[int, ...]) -> str:
+def _title(track: _Track, everyone: tuple[int, ...], other: str) -> str:
+    """Return the name of a track. other: what tells the communicator from the first one of the same ranks."""
     ranks = track.group
     if not track.has_calls:
         title = "program"
@@ -124,9 +128,8 @@ def _title(track: _Track, everyone: tuple[int, ...]) -> str:
         title = f"group of {len(ranks)} ranks, {ranks[0]} to {ranks[-1]}"
     else:
         title = f"ranks {', '.join(map(str, ranks))}"
-    if track.thread == WORKER:
-        return f"{title}: asynchronous"
-    return title if track.thread == MAIN else f"{title}: thread {track.thread}"
+    thread = {MAIN: "", WORKER: ": asynchronous"}.get(track.thread, f": thread {track.thread}")
+    return f"{title}{other}{thread}"
 
 
 def _nested(spans: Iterable[Span]) -> Iterator[tuple[int, int, Span, bool]]:
@@ -136,7 +139,11 @@ def _nested(spans: Iterable[Span]) -> Iterator[tuple[int, int, Span, bool]]:
     equal or, after a conversion, the wrong way round: the inner one is cut.
     """
     pieces = [(span.begin, max(span.end, span.begin), False, span) for span in spans]
-    pieces += [(begin, min(begin + span.waited, end), True, span) for begin, end, _, span in pieces if span.waited]
+    begins = sorted(begin for begin, _, _, _ in pieces)
+    for begin, end, _, span in list(pieces):
+        has_parts = bisect_right(begins, end - 1) - bisect_right(begins, begin - 1) > 1
+        if span.waited and (span.sequence or span.kind == MESSAGE or not has_parts):
+            pieces.append((begin, min(begin + span.waited, end), True, span))
     pieces.sort(key=lambda piece: (piece[0], -piece[1], piece[2]))
     ends: list[int] = []
     for begin, end, waits, span in pieces:
@@ -147,10 +154,12 @@ def _nested(spans: Iterable[Span]) -> Iterator[tuple[int, int, Span, bool]]:
         yield begin, end, span, waits
 
 
-def _slice(span: Span, waits: bool, begin: int, length: int, place: dict[str, int]) -> str:
+def _slice(span: Span, waits: bool, begin: int, length: int, track: int) -> str:
+    duration = f'"dur": {_us(length)}, '
     if waits:
-        args = {"longest_for_rank": span.last} if span.last >= 0 else {}
-        return _event("X", "waiting", begin, length, **place, cat="waiting", cname="thread_state_iowait", args=args)
+        last = f'"came_last": {span.last}' if span.last >= 0 else ""
+        rest = f'"cat": "waiting", "cname": "thread_state_iowait", "args": {{{last}}}'
+        return _event("X", "waiting", begin, duration, span.rank, track, rest)
     facts: dict[str, Any] = {
         "call": span.words if span.words != span.name else "",
         "bytes": span.bytes,
@@ -161,13 +170,19 @@ def _slice(span: Span, waits: bool, begin: int, length: int, place: dict[str, in
     args = {name: value for name, value in facts.items() if value}
     if span.peer >= 0:
         args |= {"to_rank" if span.sends else "from_rank": span.peer, "tag": span.tag}
-    return _event("X", span.name, begin, length, **place, cat=span.kind, args=args)
+    rest = f'"cat": "{span.kind}", "args": {json.dumps(args)}'
+    return _event("X", span.name, begin, duration, span.rank, track, rest)
 
 
-def _event(phase: str, name: str, at: int, length: int | None = None, **more: Any) -> str:
+def _event(phase: str, name: str, at: int, duration: str, rank: int, track: int, rest: str) -> str:
     """Return an event. Times keep their nanoseconds: a float of so many microseconds has fewer digits."""
-    duration = "" if length is None else f'"dur": {_us(length)}, '
-    return f'{{"ph": "{phase}", "ts": {_us(at)}, {duration}"name": {json.dumps(name)}, {json.dumps(more)[1:]}'
+    place = f'"pid": {rank}, "tid": {track}'
+    return f'{{"ph": "{phase}", "ts": {_us(at)}, {duration}"name": {_quoted(name)}, {place}, {rest}}}'
+
+
+@lru_cache(1 << 10)
+def _quoted(name: str) -> str:
+    return json.dumps(name)
 
 
 def _us(ns: int) -> str:
@@ -179,13 +194,13 @@ def _us(ns: int) -> str:
 
 def _arrows(profiles: Sequence[RankProfile]) -> Iterator[tuple[str, Span, int, Span, int]]:
     """Yield name, first slice, a time in it, second slice, a time in it, for each arrow."""
-    collectives: dict[tuple[tuple[int, ...], int, str], list[Span]] = defaultdict(list)
+    collectives: dict[tuple[int, int], list[Span]] = defaultdict(list)
     sends: dict[int, Span] = {}
     receives: list[Span] = []
     for one in profiles:
         for span in one.spans:
             if span.sequence:
-                collectives[span.group, span.sequence, span.name].append(span)
+                collectives[span.communicator, span.sequence].append(span)
             elif span.message and span.sends:
                 sends[span.message] = span
             elif span.message:

@@ -149,6 +149,10 @@ class Server:
                     stream.forward()
             if over:
                 self.is_idle = True
+                if over.said:
+                    from shmcoll.profiling import output
+
+                    output.tell("shmcoll", over.said)
                 return over
 
     def fate(self) -> str:

@@ -150,7 +150,8 @@ class Over:
     `first` failed first, or all ranks have answered with a result. failed: all ranks that have not.
 
     where: where the ranks were when the time was over or the caller stopped them. closed: why ranks that stay accept no
-    further call; empty if they do. loaded: whether all of them have unpickled the whole call.
+    further call; empty if they do. loaded: whether all of them have unpickled the whole call. said: what the caller is
+    to be told about what ranks that have ended have recorded.
     """
 
     number: int
@@ -161,6 +162,7 @@ class Over:
     where: str = ""
     closed: str = ""
     loaded: bool = False
+    said: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

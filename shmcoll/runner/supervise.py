@@ -22,11 +22,13 @@ import socket
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from shmcoll.engine.memory import arena as arenas
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.system import refusals
+from shmcoll.engine.system.switches import is_on
 from shmcoll.errors import RankFailed
 from shmcoll.runner import protocol, serve_calls
 from shmcoll.runner.caller_socket import CallerSocket
@@ -55,6 +57,11 @@ def serve(caller: CallerSocket, request: Open, descriptors: list[int]) -> None:
             stack.callback(watcher.end)
             start(watcher.job, watcher.ranks)
             last = watcher.run()
+            if is_on("SHMCOLL_TRACE") or is_on("SHMCOLL_STATS"):
+                from shmcoll.profiling import output
+
+                asked = output.asked(watcher.job.setting.folder or "")
+                last = replace(last, said=tuple(output.publish(watcher.arena, *asked)))
     except Exception as e:
         if watcher and watcher.has_begun and watcher.stays:
             raise  # the caller waits for another answer than that to `Open`

@@ -228,6 +228,10 @@ class LocalRank:
         if not self._has_failed():
             records.write(self.arena, self.rank, layout.BY_RANK, records.DEPARTED, pid=self.pid)
             self._groups_look(abort=False)
+        if self.recorder and not self.is_beside:
+            from shmcoll.profiling import output
+
+            output.publish_if_last(self.arena, self.rank, self.launcher)
 
     def _has_failed(self) -> bool:
         return records.read(self.arena, self.rank, layout.BY_RANK).state == records.FAILED

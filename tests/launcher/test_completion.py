@@ -73,6 +73,8 @@ def offered(script: Path, *words: str) -> set[str]:
         ("shmrun -n 4 --bind-to = n", {"none", "numa"}),  # the words of --bind-to=n
         ("shmrun -n 4 --bind-to = ", {"none", "core", "numa"}),
         ("shmrun --on-failure c", {"continue"}),
+        ("shmrun -n 4 --stats ", set()),  # a program: a value follows = only
+        ("shmrun --sta", {"--stats", "--stall-warning"}),
         ("shmrun --no-rep", {"--no-report"}),
         ("shmrun -n 4 d", set()),  # a file: no subcommand stands there
         ("shmrun -n 4 --log-dir = logs --repo", {"--report", "--report-json"}),

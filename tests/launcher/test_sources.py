@@ -25,6 +25,8 @@ env = { A = "a", NUMBER = 4, YES = true }
 stdin = "none"
 report = true
 report-json = "report.json"
+trace = "trace.json"
+stats = "stats.json"
 log-level = "error"
 heap = "1.5G"
 stall-warning = 9
@@ -57,7 +59,7 @@ def test_every_option_may_stand_in_pyproject(folder):
         ranks=3, command=("x.py",), module=False, tag_output=True, timeout=5.0, wait_timeout=7.5, fresh=True, grace=0.0,
         log_dir=str(folder / "logs"), tee=True, bind_to="numa", env=(("A", "a"), ("NUMBER", "4"), ("YES", "true")),
         on_failure="continue", stdin="none", report=True, heap=3 << 29, check=True,
-        report_json=str(folder / "report.json"),
+        report_json=str(folder / "report.json"), trace=str(folder / "trace.json"), stats=str(folder / "stats.json"),
         log_level="error", stall_warning=9.0, mindspore=True, nki=True, mpi=True,
     )  # fmt: skip
     assert parse(["x.py"]) == expected
@@ -74,7 +76,7 @@ def test_every_option_may_stand_in_the_environment(folder, monkeypatch):
         "SHMCOLL_BIND_TO": "numa", "SHMCOLL_STDIN": "none", "SHMCOLL_REPORT": "true", "SHMCOLL_FRESH": "yes",
         "SHMCOLL_HEAP": "1.5G", "SHMCOLL_CHECK": "1", "SHMCOLL_REPORT_JSON": "report.json",
         "SHMCOLL_STALL_WARNING": "9", "SHMCOLL_SHARE_ARRAYS": "1", "SHMCOLL_MINDSPORE": "1", "SHMCOLL_NKI": "true",
-        "SHMCOLL_MPI": "1", "SHMCOLL_LOG_LEVEL": "Warning",
+        "SHMCOLL_MPI": "1", "SHMCOLL_TRACE": "trace.json", "SHMCOLL_STATS": "yes", "SHMCOLL_LOG_LEVEL": "Warning",
     }  # fmt: skip
     assert set(texts) == {setting.variable for setting in SETTINGS.values()} - {""}
     for name, text in texts.items():
@@ -83,16 +85,29 @@ def test_every_option_may_stand_in_the_environment(folder, monkeypatch):
         ranks=3, command=("x.py",), module=False, tag_output=True, timeout=5.0, wait_timeout=7.5, fresh=True, grace=0.0,
         log_dir="logs", tee=True, bind_to="numa", env=(), on_failure="continue", stdin="none", report=True,
         heap=3 << 29, check=True, report_json="report.json", stall_warning=9.0, share_arrays=True, mindspore=True,
-        nki=True, mpi=True, log_level="warning",
+        nki=True, mpi=True, trace="trace.json", stats=True, log_level="warning",
     )  # fmt: skip
     assert parse(["x.py"]) == expected
+
+
+def test_a_switch_that_may_have_a_value(folder, capsys):
+    def read(*words):
+        options = parse(["-n", "1", *words, "x.py"])
+        return options.stats, options.command
+
+    assert read("--stats") == (True, ("x.py",))
+    assert read("--stats=s.json") == ("s.json", ("x.py",))
+    assert read("--stats=off") == read("--stats", "--no-stats") == (False, ("x.py",))
+    assert "'no/s.json' is not a file in a directory that exists" in refused(capsys, "--stats=no/s.json", "x.py")
+    (folder / "pyproject.toml").write_text("[tool.shmrun]\nstats = true\n")
+    assert read() == (True, ("x.py",))
 
 
 def test_help_lists_them_all():
     command = [sys.executable, "-m", "shmrun", "--help"]
     told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     for setting in SETTINGS.values():
-        assert f"--{setting.name}" in told
+        assert f"--{setting.name}{setting.metavar if setting.switch else ''}" in told
         assert f"[{setting.variable}]" in told or not setting.variable
     assert "[tool.shmrun]" in told
     assert max(map(len, told.splitlines())) <= 120

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from shmcoll.profiling import timeline
-from shmcoll.profiling.spans import CALL, FRONT_END, MESSAGE, RANGE, WORKER, RankProfile, Span
+from shmcoll.profiling.spans import CALL, FRONT_END, MESSAGE, PART, RANGE, WORKER, RankProfile, Span
 from tests.support.trace_events import load, read
 
 MS = 1_000_000
@@ -18,7 +18,14 @@ ALL = (0, 1, 2)
 
 
 def span(rank: int, begin: int, end: int, name: str = "all_reduce", **more: Any) -> Span:
-    given: dict[str, Any] = {"node": 0, "group": ALL, "thread": 0, "kind": CALL, "words": f"{name}(float32[2], sum)"}
+    given: dict[str, Any] = {
+        "node": 0,
+        "group": ALL,
+        "thread": 0,
+        "kind": CALL,
+        "communicator": 1,
+        "words": f"{name}(float32[2], sum)",
+    }
     return Span(rank=rank, begin=begin, end=end, name=name, **given | more)
 
 
@@ -46,7 +53,7 @@ def test_a_late_rank_points_at_those_that_it_held_up() -> None:
         "moving_us": Decimal("1999.5"),
     }  # fmt: skip
     assert (waiting["name"], waiting["ts"], waiting["dur"]) == ("waiting", 1000, Decimal("5000.5"))
-    assert waiting["args"] == {"longest_for_rank": 2}
+    assert waiting["args"] == {"came_last": 2}
     # 9 us are not worth an arrow: ranks never arrive together
     ((name, source, target),) = found.arrows
     assert (name, source, target) == ("came last", found.on(2)[0], waiting)
@@ -115,6 +122,39 @@ def test_tracks() -> None:
     assert [s["name"] for s in found.on(0, "program")] == ['step "7"\udce9', "torch.distributed.all_reduce"]
     assert found.about["dropped"] == {"2": 12345} and found.labels == {2: "12,345 earlier calls are not here"}
     assert found.about["clocks_differ_by_at_most_ns"] == 1200
+
+
+def test_a_call_waits_in_its_parts() -> None:
+    """The waiting of the whole is not drawn once more. An arrow leads to a part."""
+    parts = [{"kind": PART, "sequence": number, "name": "broadcast"} for number in (1, 2)]
+    found = read(
+        text(
+            profile(
+                0,
+                span(0, 2 * MS, 9 * MS, "broadcast_object", waited=4 * MS),
+                span(0, 3 * MS, 6 * MS, waited=2 * MS, **parts[0]),
+                span(0, 6 * MS, 9 * MS, waited=2 * MS, **parts[1]),
+            ),
+            profile(1, span(1, 4 * MS, 6 * MS, **parts[0])),
+        )
+    )
+    names = [s["name"] for s in found.named("broadcast_object")] + [s["name"] for s in found.on(0, "ranks 0, 1, 2")]
+    assert names[1:] == ["broadcast_object", "broadcast", "waiting", "broadcast", "waiting"]
+    assert found.joined("came last") == [(1, 0)]
+
+
+def test_communicators_of_the_same_ranks_do_not_meet() -> None:
+    calls = {"sequence": 1, "waited": 3 * MS}
+    found = read(
+        text(
+            profile(0, span(0, 2 * MS, 9 * MS, **calls), span(0, 12 * MS, 19 * MS, communicator=7, **calls)),
+            profile(1, span(1, 5 * MS, 9 * MS, communicator=7, sequence=1)),
+        )
+    )
+    assert found.arrows == []
+    assert {name for (rank, _), name in found.tracks.items() if rank == 0} == {
+        "ranks 0, 1, 2", "ranks 0, 1, 2 (communicator 7)",
+    }  # fmt: skip
 
 
 def test_ends_that_the_clock_has_confused_are_mended() -> None:

@@ -71,7 +71,7 @@ def script(shell: str, name: str, command: Command) -> str:
 def _flag(setting: Setting) -> Flag:
     choices = setting.metavar.split("|") if "|" in setting.metavar else ()
     names = [name for name in (setting.short, f"--{setting.name}") if name]
-    return Flag(names, setting.help, setting.metavar, choices)
+    return Flag(names, setting.help, "" if setting.switch else setting.metavar, choices)
 
 
 # --- bash -------------------------------------------------------------------------------------------------------------

@@ -68,7 +68,7 @@ def project(remarks: list[str]) -> dict[str, Found]:
             remarks.append(f"{where}: no such option, ignored")
             continue
         texts = _texts(name, value, where)
-        if name in ("log-dir", "report-json"):
+        if name in ("log-dir", "report-json", "trace") or (name == "stats" and not isinstance(value, bool)):
             texts = [str(path.parent / text) if text else "" for text in texts]
         found[name] = Found(texts, where)
     return found

@@ -87,7 +87,7 @@ def text() -> str:
 
 
 def _entry(setting: Setting) -> str:
-    value = f" {setting.metavar}" if setting.metavar else ""
+    value = f" {setting.metavar}".replace(" [", "[") if setting.metavar else ""
     short = f"{setting.short}{value}, " if setting.short else ""
     names = f"  {short}--{setting.name}{value}{_MORE_NAMES.get(setting.name, '')}"
     return f"{names}\n" + "".join(f"        {line}\n" for line in _wrapped(setting))

@@ -16,8 +16,8 @@ from shmrun.cli.msrun import Habits
 
 
 class Setting(NamedTuple):
-    """How an option is given. metavar: empty for a switch. variable: empty for an option without an environment
-    variable."""
+    """How an option is given. metavar: empty for a switch; in brackets for a switch that may have a value. variable:
+    empty for an option without an environment variable."""
 
     name: str
     short: str
@@ -29,7 +29,7 @@ class Setting(NamedTuple):
 
     @property
     def switch(self) -> bool:
-        return not self.metavar
+        return not self.metavar or self.metavar.startswith("[")
 
 
 def _option(
@@ -114,6 +114,15 @@ class Options:
     stdin: str = _option("rank0|none", values.reader, "rank0", "which rank reads the standard input; default rank0")
     report: bool = _switch("print a table at the end: exit code, time, peak memory and collectives of each rank")
     report_json: str | None = _option("FILE", values.file, None, "write the figures of that table to FILE as JSON")
+    trace: str | None = _option(
+        "FILE", values.file, None, "write a timeline of all ranks to FILE, for ui.perfetto.dev or chrome://tracing"
+    )
+    stats: bool | str = _option(
+        "[=FILE]",
+        values.tables,
+        False,
+        "print at the end where the time went: calls, waiting, the slow rank; with FILE: write it to FILE as JSON",
+    )
     log_level: str | None = _option(
         "debug|info|warning|error|critical",
         values.level,

@@ -78,6 +78,11 @@ def switch(text: str) -> bool:
     return text.lower() in _YES
 
 
+def tables(text: str) -> bool | str:
+    """Return whether to print tables, or the file that gets them instead."""
+    return switch(text) if text.lower() in (*_YES, *_NO) else file(text)
+
+
 def level(text: str) -> str:
     """Return the name of a level of logging."""
     from shmcoll.engine.system.log import LEVELS

@@ -133,6 +133,8 @@ def _set_environment(options: Options) -> None:
         "SHMCOLL_CHECK": "1" if options.check else "",
         "SHMCOLL_SHARE_ARRAYS": "1" if options.share_arrays else "",
         "SHMCOLL_LOG_LEVEL": options.log_level or "",
+        "SHMCOLL_TRACE": options.trace or "",
+        "SHMCOLL_STATS": "1" if options.stats is True else options.stats or "",
     }
     os.environ.update({name: value for name, value in asked.items() if value})
     rank_process.prepare_environment()
