@@ -19,6 +19,7 @@ from shmcoll.engine import layout
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
+from shmcoll.engine.memory.node_words import read_facts
 from shmcoll.engine.system.processes import has_ended
 from shmcoll.engine.system.switches import is_on
 from shmcoll.engine.system.text import show
@@ -55,6 +56,9 @@ def publish(arena: Arena, trace: str | None, stats: bool | str) -> Iterator[str]
     if not (trace or stats):
         return
     found = profiles(arena)
+    if (facts := read_facts(arena)) and facts.node:
+        trace = trace and _of_node(trace, facts.node)
+        stats = _of_node(stats, facts.node) if isinstance(stats, str) else stats
     if stats is True:
         yield str(statistics(found))
     elif stats:
@@ -71,6 +75,13 @@ def publish(arena: Arena, trace: str | None, stats: bool | str) -> Iterator[str]
             dropped = sum(one.dropped for one in found)
             lost = f"; there was no room for {dropped:,} earlier calls" if dropped else ""
             yield f"the timeline is in {trace!r}: open it at ui.perfetto.dev or chrome://tracing{lost}"
+
+
+def _of_node(file: str, node: int) -> str:
+    """Return the name of a file for another node than the first: each node has an arena of its own."""
+    path = Path(file)
+    name, _, suffixes = path.name.partition(".")
+    return str(path.with_name(f"{name}.node{node}" + f".{suffixes}" * bool(suffixes)))
 
 
 def tell(name: str, said: Iterable[str]) -> None:
