@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         RemoteTraceback,
         ShmcollError,
     )
+    from shmcoll.profiling.ranges import range as range
     from shmcoll.runner.api import map as map
     from shmcoll.runner.api import run
     from shmcoll.runner.pool import Ranks, ranks
@@ -55,6 +56,7 @@ _HOME = {
     "from_mpi": "shmcoll.startup.join",
     "run": "shmcoll.runner.api",
     "map": "shmcoll.runner.api",
+    "range": "shmcoll.profiling.ranges",
     "ranks": "shmcoll.runner.pool",
     "Ranks": "shmcoll.runner.pool",
     "shared": "shmcoll.runner.shared_memory",
@@ -91,7 +93,7 @@ _HOME = {
     "RemoteTraceback": "shmcoll.errors",
 }
 
-# `from shmcoll import *` must not replace the built-in `map`, nor import numba, which `jit` does
+# `from shmcoll import *` must not replace the built-in `map` and `range`, nor import numba, which `jit` does
 __all__ = [
     "ANY",
     "ArenaError",

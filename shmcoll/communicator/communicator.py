@@ -8,13 +8,14 @@ import inspect
 import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 
 import numpy as np
 
 from shmcoll.calls import arguments as given
 from shmcoll.calls import delivery
-from shmcoll.communicator import graph, jit_handle, plans
+from shmcoll.communicator import graph, jit_handle, plans, tracing
 from shmcoll.communicator.collectives import Collectives
 from shmcoll.communicator.graph import Graph
 from shmcoll.communicator.graph_links import as_links
@@ -23,12 +24,15 @@ from shmcoll.communicator.object_reductions import ObjectReductions
 from shmcoll.communicator.objects import Parts
 from shmcoll.communicator.plans import Plan
 from shmcoll.communicator.shared_memory import SharedMemory
+from shmcoll.communicator.tracing import Trace, recorded
 from shmcoll.communicator.two_way_messages import TwoWayMessages
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group, RankName
 from shmcoll.errors import ArenaError, CallNotAllowed, RankFailed, ShmcollError
+from shmcoll.profiling import reading
+from shmcoll.profiling.statistics import Statistics, statistics
 from shmcoll.runtime import shrink
 from shmcoll.runtime.dispatcher import Dispatcher
 from shmcoll.runtime.group_directory import WORLD, Identity, entered, identity, refusal, refusal_word
@@ -177,6 +181,48 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
             True
         """
         return plans.make(self, operation, args, keywords)
+
+    def trace(self, file: str | os.PathLike[str] | None = None) -> AbstractContextManager[Trace]:
+        """Record the calls of all ranks while the block runs. A collective, at the begin and at the end of the block.
+
+        All calls of these ranks are recorded, those of other communicators as well, until a rank leaves the block: the
+        last 65,536 of each rank. A call costs up to 60 ns more meanwhile. If the block raises an exception, no file is
+        written.
+
+        Args:
+            file: rank 0 writes the timeline there, in the Trace Event format, which Perfetto (ui.perfetto.dev) and
+                chrome://tracing open. A name that ends in .gz is that of a compressed file. None: no file.
+
+        Returns:
+            A context manager. It yields an object with `statistics` and `write(file)`, on rank 0 from the end of the
+            block on.
+
+        Raises:
+            ArenaError: on all ranks, there is no memory for what is recorded.
+            OSError: on all ranks, rank 0 cannot write the file.
+            TypeError: `file` is not a path.
+
+        Example:
+            >>> with comm.trace() as trace:
+            ...     total = comm.all_reduce(np.ones(3))
+            >>> [one.calls for one in trace.statistics.operations if comm.rank == 0] in ([], [comm.size])
+            True
+        """
+        return recorded(self, file)
+
+    def statistics(self) -> Statistics:
+        """Return where the time of this rank's node goes, since its ranks began to record. Not a collective.
+
+        Returns:
+            For each operation and class of size how often it was called, how many bytes, how long, and how much of that
+            was spent waiting for other ranks; for each rank how long the others waited for it. `print` shows tables and
+            a verdict, `document()` returns figures.
+
+        Raises:
+            CallNotAllowed: nothing is recorded. Start the job with `shmrun --stats` or SHMCOLL_STATS=1.
+        """
+        tracing.read(self)
+        return statistics(reading.profiles(self._local_rank.arena))
 
     def grid(self, dims: Shape, periods: bool | Sequence[bool] = False) -> Grid:
         """Arrange the ranks as a Cartesian grid, to exchange halos with neighbours. Not a collective.

@@ -5,12 +5,14 @@ written, and which spans of a rank that still records are whole. No word is trus
 over it. What makes no sense is left out, and no number that is read leads to an address outside of the region.
 """
 
+import hashlib
 import struct
+import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,7 +28,7 @@ from shmcoll.engine.memory.node_words import read_facts, read_numbers
 from shmcoll.engine.messages.ring_buffers import FOREIGN_TYPE, OBJECT
 from shmcoll.engine.native.profile_calls import part_of_thread
 from shmcoll.engine.protocol import profile as p
-from shmcoll.engine.system.text import to_text
+from shmcoll.engine.system.text import to_bytes, to_text
 from shmcoll.profiling.recorder import (
     GROUP,
     IN_COMPOSITE,
@@ -47,19 +49,21 @@ _COARSE = 1 << 2 * p.LASTED_BITS
 
 def profiles(arena: Arena) -> list[RankProfile]:
     """Return the profile of each rank that has recorded one, in order of ranks. It may be called at any time."""
+    return joined(one for one in (read(arena, rank) for rank in range(arena.ranks)) if one)
+
+
+def read(arena: Arena, rank: int) -> RankProfile | None:
+    """Return the profile of one rank, to be `joined` with others. None if it has recorded none."""
     facts = read_facts(arena)
     numbers = (facts and read_numbers(arena, facts)) or range(arena.ranks)
-    found = []
-    known: dict[Any, int] = {}
-    for rank in range(arena.ranks):
-        if region := _region(arena, rank):
-            found.append(_Reader(region, rank, tuple(numbers), facts.node if facts else 0, known).profile())
-    return with_arrows(found)
+    region = _region(arena, rank)
+    return _Reader(region, rank, tuple(numbers), facts.node if facts else 0).profile() if region else None
 
 
-def with_arrows(found: list[RankProfile]) -> list[RankProfile]:
-    """Return the same with `message` of each send and its receive: one number for both; and with `last` of each call of
-    several ranks: the rank that came last."""
+def joined(those: Iterable[RankProfile]) -> list[RankProfile]:
+    """Return profiles with what only all of them tell. `message` of each send and its receive: one number for both.
+    `last` of each call of several ranks: the rank that came last. `communicator`: small numbers."""
+    found = list(those)
     begun: dict[tuple[int, int], tuple[int, int]] = {}  # of a collective: the latest begin, and whose
     sent: dict[tuple[int, int, int], list[int]] = defaultdict(list)  # by sender, receiver, place: begins
     for one in found:
@@ -69,35 +73,61 @@ def with_arrows(found: list[RankProfile]) -> list[RankProfile]:
                 begun[key] = max(begun.get(key, (0, -1)), (span.begin, span.rank))
             elif span.message and span.sends:
                 sent[span.rank, span.peer, span.message].append(span.begin)
-    numbers: dict[tuple[int, int, int, int], int] = {}
+    messages: dict[tuple[int, int, int, int], int] = {}
+    communicators = {0: 0}
 
     def complete(span: Span) -> Span:
+        communicator = communicators.setdefault(span.communicator, len(communicators))
+        last, message = -1, 0
         if span.sequence:
             last = begun[span.communicator, span.sequence][1]
-            return replace(span, last=last if last != span.rank and span.waited else -1)
-        if not span.message:
-            return span
-        ends = (span.rank, span.peer) if span.sends else (span.peer, span.rank)
-        # A place in a ring is used again once its memory has been given back: the latest send before the receive ended
-        fitting = [begin for begin in sent[(*ends, span.message)] if begin < span.end]
-        begin = span.begin if span.sends else max(fitting, default=0)
-        number = numbers.setdefault((*ends, span.message, begin), len(numbers) + 1) if begin else 0
-        return replace(span, message=number, last=span.peer if span.waited else -1)
+        elif span.message:
+            last = span.peer
+            ends = (span.rank, span.peer) if span.sends else (span.peer, span.rank)
+            # A place in a ring is used again when its memory has been given back: the latest send before the receive
+            fitting = [begin for begin in sent[(*ends, span.message)] if begin < span.end]
+            begin = span.begin if span.sends else max(fitting, default=0)
+            if begin:
+                message = messages.setdefault((*ends, span.message, begin), len(messages) + 1)
+        if last == span.rank or not span.waited:
+            last = -1
+        return replace(span, last=last, message=message, communicator=communicator)
 
     return [replace(one, spans=[complete(span) for span in one.spans]) for one in found]
+
+
+def since(before: RankProfile, after: RankProfile) -> RankProfile:
+    """Return what a rank has recorded between two readings of its profile, `before` without its spans."""
+    earlier = {(row.operation, row.size): row for row in before.totals}
+    nothing = Total("", 0, 0, 0, 0, 0)
+    totals = []
+    for row in after.totals:
+        old = earlier.get((row.operation, row.size), nothing)
+        if row.calls > old.calls:
+            counts = row.calls - old.calls, row.bytes - old.bytes, row.ns - old.ns, row.waited - old.waited
+            totals.append(Total(row.operation, row.size, *counts))
+    waited = {rank: ns - before.waited_for.get(rank, 0) for rank, ns in after.waited_for.items()}
+    return replace(
+        after,
+        spans=[span for span in after.spans if span.begin >= before.ended],
+        totals=totals,
+        waited_for={rank: ns for rank, ns in waited.items() if ns},
+        begun=before.ended,
+    )
 
 
 # --- a rank -----------------------------------------------------------------------------------------------------------
 
 
 class _Region(NamedTuple):
-    """The region of a rank, as far as it makes sense: where it is, and how many entries its tables have."""
+    """The region of a rank, as far as it makes sense: where it is, and how many entries its tables have. trace: where
+    notes and spans are."""
 
     arena: Arena
     offset: int
-    capacity: int
-    notes: int
     slots: int
+    trace: int
+    capacity: int
 
     def word(self, offset: int) -> int:
         return self.arena.load(self.offset + offset)
@@ -108,18 +138,21 @@ class _Region(NamedTuple):
 
 def _region(arena: Arena, rank: int) -> _Region | None:
     first, room = heap.span(arena, rank)
+
+    def contains(offset: int, length: int) -> bool:
+        return offset % layout.PAGE == 0 and first <= offset <= first + room - length
+
     offset = arena.load(layout.directory_offset(arena.ranks, rank) + layout.PROFILE)
-    room -= offset - first
-    if offset % layout.PAGE or not first <= offset or room < p.slots_offset(arena.ranks):
+    if not contains(offset, p.region_bytes(arena.ranks, 0)):
         return None
     if arena.load(offset + p.HEAD_MAGIC) != p.MAGIC or arena.load(offset + p.HEAD_RANKS) != arena.ranks:
         return None
-    capacity, notes, slots = (arena.load(offset + at) for at in (p.HEAD_CAPACITY, p.HEAD_NOTES, p.HEAD_SLOTS))
-    if not (0 <= capacity < 1 << 32 and 0 <= notes < 1 << 32 and 0 < slots < 1 << 32):
+    slots, trace, capacity = (arena.load(offset + at) for at in (p.HEAD_SLOTS, p.HEAD_TRACE, p.HEAD_CAPACITY))
+    if not (0 < slots < 1 << 32 and contains(offset, p.region_bytes(arena.ranks, slots))):
         return None
-    if p.spans_offset(arena.ranks, slots, notes) + capacity * p.SPAN_LENGTH > room:
-        return None
-    return _Region(arena, offset, capacity, notes, slots)
+    if not (0 < capacity < 1 << 32 and contains(trace, p.trace_bytes(capacity))):
+        trace = capacity = 0
+    return _Region(arena, offset, slots, trace, capacity)
 
 
 class _Communicator(NamedTuple):
@@ -128,11 +161,10 @@ class _Communicator(NamedTuple):
 
 
 class _Reader:
-    """Reads the region of a rank. numbers: the numbers in the job of the ranks of this node. known: the numbers of
-    communicators."""
+    """Reads the region of a rank. numbers: the numbers in the job of the ranks of this node."""
 
-    def __init__(self, region: _Region, rank: int, numbers: tuple[int, ...], node: int, known: dict[Any, int]):
-        self._region, self._numbers, self._node, self._known = region, numbers, node, known
+    def __init__(self, region: _Region, rank: int, numbers: tuple[int, ...], node: int):
+        self._region, self._numbers, self._node = region, numbers, node
         self._local, self._rank = rank, numbers[rank]
         self._ranks = region.arena.ranks
         texts = region.read(p.slots_offset(self._ranks), region.slots * p.SLOT_BYTES)
@@ -147,7 +179,7 @@ class _Reader:
         spans, dropped = self._spans()
         notes, dropped_notes = self._notes()
         waited = struct.unpack(f"={self._ranks}q", self._region.read(p.HEAD_BYTES, self._ranks * WORD))
-        begun, ended = self._region.word(p.HEAD_BEGAN), self._region.word(p.HEAD_ENDED)
+        begun, ended = self._region.word(p.HEAD_BEGAN), self._region.word(p.HEAD_ENDED) or time.monotonic_ns()
         spans = sorted([*spans, *notes], key=lambda span: span.end)
         return RankProfile(
             rank=self._rank,
@@ -157,13 +189,12 @@ class _Reader:
             totals=self._totals(),
             waited_for={self._numbers[rank]: ns for rank, ns in enumerate(waited) if ns > 0 and rank != self._local},
             begun=begun,
-            ended=max(ended or max((span.end for span in spans), default=begun), begun),
+            ended=max(ended, begun),
         )
 
     def _communicator(self, text: str) -> _Communicator:
-        identity, _, listed = text.partition(":")
-        ranks = tuple(_parsed(listed, self._ranks))
-        number = self._known.setdefault((identity, ranks), len(self._known) + 1)
+        ranks = tuple(_parsed(text.partition(":")[2], self._ranks))
+        number = int.from_bytes(hashlib.sha256(to_bytes(f"{self._node} {text}")).digest()[:WORD], "little")
         return _Communicator(number, tuple(self._numbers[rank] for rank in ranks))
 
     def _totals(self) -> list[Total]:
@@ -187,7 +218,7 @@ class _Reader:
         if not capacity:
             return [], 0
         known = region.word(p.HEAD_COUNT)
-        ring = region.read(p.spans_offset(self._ranks, region.slots, region.notes), capacity * p.SPAN_LENGTH)
+        ring = region.arena.read(region.trace + p.spans_offset(capacity), capacity * p.SPAN_LENGTH)
         latest = region.word(p.HEAD_COUNT)
         if not 0 <= known <= latest:
             return [], 0
@@ -234,14 +265,15 @@ class _Reader:
 
     def _notes(self) -> tuple[list[Span], int]:
         """Return what Python has written, and how many notes there are no more."""
-        table = self._region.read(p.notes_offset(self._ranks, self._region.slots), self._region.notes * p.NOTE_BYTES)
+        notes = self._region.capacity // p.NOTE_SHARE
+        table = self._region.arena.read(self._region.trace, notes * p.NOTE_BYTES)
         found, highest = [], 0
         for i in np.flatnonzero(np.frombuffer(table, np.int64)[NOTE.size // WORD - 1 :: NOTE.size // WORD]).tolist():
             words = NOTE.unpack_from(table, i * NOTE.size)
-            if words[-1] > 0 and (words[-1] - 1) % self._region.notes == i and (span := self._noted(words)):
+            if words[-1] > 0 and (words[-1] - 1) % notes == i and (span := self._noted(words)):
                 found.append(span)
                 highest = max(highest, words[-1])
-        return found, max(highest - self._region.notes, 0)
+        return found, max(highest - notes, 0)
 
     def _noted(self, words: tuple[int, ...]) -> Span | None:
         begin, end, waited, name, thread, what, length, _ = words

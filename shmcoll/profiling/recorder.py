@@ -38,9 +38,8 @@ from shmcoll.engine.system.cycle_counter import is_a_clock
 from shmcoll.engine.system.text import to_bytes
 from shmcoll.errors import ArenaError
 
-SPANS = 1 << 16  # of native code
+SPANS = 1 << 16  # a power of two
 FEWEST_SPANS = 1 << 10
-NOTES = 1 << 14
 SLOTS = 1 << 11
 
 NAME, GROUP, THREAD = "n", "g", "t"  # the first letter of a text
@@ -81,13 +80,11 @@ class Profile:
 
 
 class Recorder:
-    """The profile of this rank. spans: how many calls are kept, a power of two; 0: only totals.
+    """The profile of this rank. Raises `ArenaError` if there is no memory for it."""
 
-    Raises `ArenaError` if there is no memory for it.
-    """
-
-    def __init__(self, arena: Arena, heap: Heap, rank: int, spans: int):
+    def __init__(self, arena: Arena, heap: Heap, rank: int):
         self.arena, self.rank = arena, rank
+        self._heap = heap
         self.functions = code.load_functions(profile_calls.NAME, profile_calls.functions)
         self.words = np.zeros(p.RECORDER_WORDS, np.int64)
         self._pid = os.getpid()
@@ -95,22 +92,14 @@ class Recorder:
         self._numbers: dict[str, int] = {}
         self._next_slot, self._next_note = itertools.count(1), itertools.count()
         self._counting = threading.RLock()
-        self._notes, self._slots = (NOTES, SLOTS) if spans else (0, SLOTS)
-        while True:
-            first = p.spans_offset(arena.ranks, self._slots, self._notes)
-            try:
-                self.offset = heap.take(first + spans * p.SPAN_LENGTH, "the profile")
-                break
-            except ArenaError:
-                if spans <= FEWEST_SPANS:
-                    raise
-                spans //= 2
+        self._notes = 0  # how many there may be, and where
+        self._ring = 0
+        self._trace = 0  # offset of the block with notes and spans
+        self._tracing = self._counted = 0  # how many want each call, and totals
+        self.offset = heap.take(p.region_bytes(arena.ranks, SLOTS), "the profile")
         region = arena.address + self.offset
         self._texts = region + p.slots_offset(arena.ranks)
-        self._ring = region + p.notes_offset(arena.ranks, self._slots)
         for offset, value in (
-            (p.SPANS, region + first if spans else 0),
-            (p.MASK, spans - 1),
             (p.REGION, region),
             (p.TOTALS, region + p.totals_offset(arena.ranks)),
             (p.WAITED_FOR, region + p.HEAD_BYTES),
@@ -118,9 +107,7 @@ class Recorder:
             self.words[offset // WORD] = value
         for offset, value in (
             (p.HEAD_RANKS, arena.ranks),
-            (p.HEAD_CAPACITY, spans),
-            (p.HEAD_NOTES, self._notes),
-            (p.HEAD_SLOTS, self._slots),
+            (p.HEAD_SLOTS, SLOTS),
             (p.HEAD_MAIN, threading.main_thread().ident or 0),
             (p.HEAD_BEGAN, time.monotonic_ns()),
             (p.HEAD_MAGIC, p.MAGIC),
@@ -136,21 +123,65 @@ class Recorder:
         profile = Profile(self, group)
         self._kept.append(profile)
         words[c.PROFILE // WORD] = profile.words.ctypes.data
+        self.arena.store(self.offset + p.HEAD_ENDED, 0)
         return profile
 
-    def end(self) -> None:
-        """Note that recording has ended."""
+    def note_end(self) -> None:
+        """Note that this rank leaves."""
         if os.getpid() == self._pid:
             self.arena.store(self.offset + p.HEAD_ENDED, time.monotonic_ns())
+
+    def begin(self, *, traces: bool) -> None:
+        """Note that somebody wants totals, or each call. Raises `ArenaError` if there is no memory for the calls."""
+        if traces and not self._tracing:
+            self._begin_trace()
+        self._tracing += traces
+        self._counted += not traces
+
+    def end(self, *, traces: bool) -> bool:
+        """Note that they do not want it any more. Returns whether somebody else does."""
+        self._tracing -= traces
+        self._counted -= not traces
+        if traces and not self._tracing:
+            self._end_trace()
+        if not (self._tracing or self._counted):
+            self.note_end()
+        return bool(self._tracing or self._counted)
+
+    def _begin_trace(self) -> None:
+        """Record each call from now on: the last SPANS ones, or fewer if there is too little memory."""
+        capacity = SPANS
+        while True:
+            try:
+                trace = self._heap.take(p.trace_bytes(capacity), "a timeline of calls")
+                break
+            except ArenaError:
+                if capacity <= FEWEST_SPANS:
+                    raise
+                capacity //= 2
+        self._trace, self._ring, self._notes = trace, self.arena.address + trace, capacity // p.NOTE_SHARE
+        self._next_note = itertools.count()
+        for offset, value in ((p.HEAD_COUNT, 0), (p.HEAD_TRACE, trace), (p.HEAD_CAPACITY, capacity)):
+            self.arena.store(self.offset + offset, value)
+        self.words[p.COUNT // WORD], self.words[p.MASK // WORD] = 0, capacity - 1
+        self.words[p.SPANS // WORD] = self._ring + p.spans_offset(capacity)  # last: another thread may end a call
+
+    def _end_trace(self) -> None:
+        """Record only totals from now on, and forget the calls. Native code writes spans with the GIL only."""
+        self.words[p.SPANS // WORD] = 0
+        self._notes = 0
+        self.arena.store(self.offset + p.HEAD_CAPACITY, 0)
+        self._heap.give(self._trace)
 
     # --- what only Python knows ---------------------------------------------------------------------------------------
 
     def note(self, kind: int, name: str, begun: int, waited: int = 0, length: int = 0, group: int = 0) -> int:
         """Write a note of what began at `begun` and ends now. Return the time."""
         ended = time.monotonic_ns()
-        if self._notes and os.getpid() == self._pid:
+        notes = self._notes
+        if notes and os.getpid() == self._pid:
             number = next(self._next_note)
-            place = self._ring + number % self._notes * p.NOTE_BYTES
+            place = self._ring + number % notes * p.NOTE_BYTES
             words = begun, ended, waited, self.text(NAME, name), threading.get_ident(), group | kind << 32, length
             NOTE.pack_into((ctypes.c_char * p.NOTE_BYTES).from_address(place), 0, *words, number + 1)
         return ended
@@ -166,7 +197,7 @@ class Recorder:
     def _write(self, data: bytes) -> int:
         pieces = [data[i : i + p.SLOT_BYTES - 8] for i in range(0, len(data), p.SLOT_BYTES - 8)]
         slots = [next(self._next_slot) for _ in pieces]
-        if slots[-1] >= self._slots:
+        if slots[-1] >= SLOTS:
             return 0
         for slot, following, piece in zip(slots[::-1], [0, *slots[:0:-1]], pieces[::-1], strict=True):
             place = (ctypes.c_char * p.SLOT_BYTES).from_address(self._texts + slot * p.SLOT_BYTES)

@@ -72,7 +72,8 @@ class LocalRank:
         self.communicators: dict[Identity, Any] = {}  # the open ones, that of all ranks among them
         #: how often this rank has closed the subgroup of these ranks and this name
         self.closes: Counter[tuple[tuple[int, ...], str]] = Counter()
-        self.recorder: Recorder | None = None
+        self.recorder: Recorder | None = None  # while it records
+        self._recorder: Recorder | None = None  # stays, because native code may be inside
         records.write(arena, rank, layout.BY_RANK, records.JOINED, pid=self.pid)
         if is_on("SHMCOLL_TRACE") or is_on("SHMCOLL_STATS"):
             self.record(traces=is_on("SHMCOLL_TRACE"))
@@ -138,13 +139,23 @@ class LocalRank:
                 self.arena.store(at, len(calls))
 
     def record(self, *, traces: bool) -> Recorder:
-        """Record the calls of all communicators from now on. traces: each of them, and not only totals."""
+        """Record the calls of all communicators until `record_no_more` has been called as often. traces: each of them,
+        and not only totals. Raises `ArenaError` if there is no memory for that."""
         with self.compiling():
-            made = Recorder(self.arena, self.heap, self.rank, recorder.SPANS if traces else 0)
+            made = self._recorder = self._recorder or Recorder(self.arena, self.heap, self.rank)
+        made.begin(traces=traces)
         self.recorder = recorder.current = made
         for dispatcher in self.dispatchers:
-            dispatcher.profile = made.attach(dispatcher.group, dispatcher.words)
+            dispatcher.profile = dispatcher.profile or made.attach(dispatcher.group, dispatcher.words)
         return made
+
+    def record_no_more(self, *, traces: bool) -> None:
+        """Undo a `record` with the same argument."""
+        if self._recorder and not self._recorder.end(traces=traces):
+            self.recorder = recorder.current = None
+            for dispatcher in self.dispatchers:
+                dispatcher.profile = None
+                dispatcher.words[c.PROFILE // WORD] = 0
 
     def share_arrays(self) -> ArraySharing:
         """Return what allocates ordinary numpy arrays in shared memory. Made by the first call, which loads code."""
@@ -224,7 +235,7 @@ class LocalRank:
             dispatcher.tell_leftovers()
         self._publish_statistics()
         if self.recorder:
-            self.recorder.end()
+            self.recorder.note_end()
         if not self._has_failed():
             records.write(self.arena, self.rank, layout.BY_RANK, records.DEPARTED, pid=self.pid)
             self._groups_look(abort=False)

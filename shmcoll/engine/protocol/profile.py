@@ -3,13 +3,15 @@
 A rank that records has a region in its own heap, which its directory names. Only this rank writes there. Anybody who
 maps the arena may read at any time, also after the rank has been killed: the launcher, `inspect`, other ranks.
 
-    header     MAGIC last: what follows has its place and size. CAPACITY, NOTES, SLOTS: how many entries the tables
-               below have. RANKS. MAIN: the rank's main thread. BEGAN and ENDED: CLOCK_MONOTONIC in ns; ENDED is 0 while
-               the rank records. COUNT: how many spans native code has written
+    header     MAGIC last: what follows has its place and size. RANKS. SLOTS: how many there are. MAIN: the rank's main
+               thread. BEGAN and ENDED: CLOCK_MONOTONIC in ns; ENDED is 0 while the rank records. TRACE: where in the
+               arena the notes and the spans are, in a block of their own, and how many spans there may be, CAPACITY,
+               which is 0 while only totals are counted. COUNT: how many spans native code has written
     WAITED_FOR a word for each rank of the world: ns that this rank has waited for it
     TOTALS     a row for each operation and class of size: calls, bytes, ns, ns waited. The rows of composite calls are
                behind those of operations
     SLOTS      texts, in chains of slots (`profiling/recorder.py`, which writes them): names, groups, threads
+
     NOTES      what Python writes: ranges, composite calls, calls of front ends. Each has its number in its last word
     SPANS      a ring of what native code writes: span i is entry i % CAPACITY
 
@@ -51,7 +53,7 @@ from shmcoll.engine.layout import LINE, PAGE, WORD
 MAGIC = int.from_bytes(b"PROFILE\x01", "little")
 
 # --- the region -------------------------------------------------------------------------------------------------------
-HEAD_MAGIC, HEAD_RANKS, HEAD_CAPACITY, HEAD_NOTES, HEAD_SLOTS, HEAD_MAIN, HEAD_BEGAN, HEAD_ENDED = (
+HEAD_MAGIC, HEAD_RANKS, HEAD_SLOTS, HEAD_MAIN, HEAD_BEGAN, HEAD_ENDED, HEAD_TRACE, HEAD_CAPACITY = (
     WORD * i for i in range(8)
 )
 HEAD_COUNT = LINE
@@ -65,6 +67,7 @@ TOTALS_BYTES = (OPERATION_CODES + COMPOSITE_ROWS) * SIZES * TOTAL_BYTES
 
 SLOT_BYTES = 128
 NOTE_BYTES = 8 * WORD
+NOTE_SHARE = 4  # there is a note for so many spans
 
 #: a span is one cache line
 SPAN_BEGIN, SPAN_LASTED, SPAN_CALL, SPAN_ARGUMENT, SPAN_ARGUMENT_2, SPAN_BYTES, SPAN_NUMBER, SPAN_WHAT = (
@@ -105,21 +108,26 @@ RECORDER_WORDS = 10
 RATE_BITS = 24
 
 
-def slots_offset(ranks):
-    """Return where the slots begin in the region of a rank of a job of so many ranks."""
-    return totals_offset(ranks) + TOTALS_BYTES
-
-
 def totals_offset(ranks):
+    """Return where the totals begin in the region of a rank of a job of so many ranks."""
     return layout.align(HEAD_BYTES + ranks * WORD, LINE)
 
 
-def notes_offset(ranks, slots):
+def slots_offset(ranks):
+    return totals_offset(ranks) + TOTALS_BYTES
+
+
+def region_bytes(ranks, slots):
     return slots_offset(ranks) + slots * SLOT_BYTES
 
 
-def spans_offset(ranks, slots, notes):
-    return layout.align(notes_offset(ranks, slots) + notes * NOTE_BYTES, PAGE)
+def spans_offset(capacity):
+    """Return where the spans begin, behind as many notes."""
+    return layout.align(capacity // NOTE_SHARE * NOTE_BYTES, PAGE)
+
+
+def trace_bytes(capacity):
+    return spans_offset(capacity) + capacity * SPAN_LENGTH
 
 
 # --- what routines call -----------------------------------------------------------------------------------------------

@@ -1,0 +1,97 @@
+"""The recording of calls while a block of the program runs: `Communicator.trace`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from shmcoll.errors import ArenaError, CallNotAllowed
+from shmcoll.profiling import reading, timeline
+from shmcoll.profiling.spans import RankProfile
+from shmcoll.profiling.statistics import Statistics, statistics
+
+
+class Trace:
+    """What `Communicator.trace` records. It is empty until the block has ended, and on all ranks but rank 0."""
+
+    def __init__(self) -> None:
+        self.profiles: list[RankProfile] = []
+
+    @property
+    def statistics(self) -> Statistics:
+        """Where the time went: `print` it, or ask `document()` for figures."""
+        return statistics(self.profiles)
+
+    def write(self, file: str | os.PathLike[str]) -> None:
+        """Write the timeline, which Perfetto and chrome://tracing open.
+
+        Args:
+            file: its name; a name that ends in .gz is that of a compressed file.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        timeline.write(os.fspath(file), self.profiles)
+
+
+@contextmanager
+def recorded(comm: Any, file: str | os.PathLike[str] | None) -> Iterator[Trace]:
+    """Record the calls of all ranks of `comm` in the block, and write the timeline to a file on rank 0."""
+    rank = comm._local_rank
+    with comm._dispatcher.checking("trace"):
+        path = None if file is None else os.fspath(file)
+    wrong: Exception | None = _refusal(path) if comm.rank == 0 else None
+    is_on = False
+    try:
+        if wrong is None:
+            rank.record(traces=True)
+            is_on = True
+    except ArenaError as error:
+        wrong = error
+    try:
+        _raise_first(comm, wrong)
+        trace, before = Trace(), read(comm)
+        yield trace
+        after = read(comm)
+    finally:
+        if is_on:
+            rank.record_no_more(traces=True)
+    gathered = comm.gather_object(reading.since(before, after), 0)
+    wrong = None
+    if gathered is not None:
+        trace.profiles = reading.joined(gathered)
+        try:
+            if path is not None:
+                trace.write(path)
+        except OSError as error:
+            wrong = error
+    _raise_first(comm, wrong)
+
+
+def read(comm: Any) -> RankProfile:
+    """Return the profile of this rank."""
+    found: RankProfile | None = reading.read(comm._local_rank.arena, comm._local_rank.rank)
+    if comm._local_rank.recorder is None or found is None:
+        raise CallNotAllowed(
+            f"statistics on rank {comm._dispatcher.failures.name}: nothing is recorded; start the job with "
+            f"shmrun --stats or SHMCOLL_STATS=1, or make the calls in `with comm.trace() as trace`: it has statistics"
+        )
+    return found
+
+
+def _refusal(path: str | None) -> OSError | None:
+    """Return why a file certainly cannot be written."""
+    folder = Path(path or "").parent
+    if path is None or (folder.is_dir() and os.access(folder, os.W_OK)):
+        return None
+    return OSError(f"trace: {path!r} cannot be written: {folder} is not a directory in which this user may write")
+
+
+def _raise_first(comm: Any, wrong: Exception | None) -> None:
+    """Raise on all ranks what the first of them has found wrong."""
+    found = next((one for one in comm.all_gather_object(wrong) if one is not None), None)
+    if wrong or found:
+        raise wrong or found  # type: ignore[misc]

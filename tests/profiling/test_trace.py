@@ -1,0 +1,137 @@
+"""`comm.trace`, `comm.statistics` and `shmcoll.range`, as a program uses them."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import shmcoll
+from shmcoll.communicator import Communicator
+from shmcoll.engine import layout
+from shmcoll.profiling import recorder
+from shmcoll.profiling.spans import CALL, RANGE
+from tests.support.ranks import Job
+
+
+def run(n: int, function: Any, *args: Any, **environment: str) -> list[Any]:
+    outcomes = Job(n, function, args, environment=environment).finish()
+    assert [one.traceback for one in outcomes if one.error] == []
+    return [one.value for one in outcomes]
+
+
+def forward(comm: Communicator, file: str | None) -> Any:
+    x = np.ones(8)
+    comm.all_reduce(x)  # before
+    with comm.trace(file) as trace:
+        for _ in range(5):
+            with shmcoll.range("forward"):
+                comm.all_reduce(x)
+        comm.broadcast_object("text")
+    comm.all_reduce(x)  # after
+    if comm.rank:
+        assert trace.profiles == []
+        return None
+    figures = {(one.operation, one.calls) for one in trace.statistics.operations}
+    spans = [(one.rank, [(s.kind, s.name) for s in one.spans if s.kind in (CALL, RANGE)]) for one in trace.profiles]
+    return figures, spans, str(trace.statistics)
+
+
+def test_a_block_is_recorded_and_nothing_else(tmp_path: Path) -> None:
+    file = tmp_path / "trace.json"
+    (figures, spans, text), _ = run(2, forward, str(file))
+    assert figures == {("all_reduce", 10), ("broadcast_object", 2)}
+    each = [(CALL, "all_reduce"), (RANGE, "forward")] * 5 + [(CALL, "broadcast_object")]
+    assert spans == [(0, each), (1, each)]
+    assert "all_reduce" in text
+    events = json.loads(file.read_text())["traceEvents"]
+    slices = [event for event in events if event["ph"] == "X" and event["name"] in ("all_reduce", "forward")]
+    assert len(slices) == 20
+
+
+def twice(comm: Communicator) -> list[int]:
+    counts = []
+    for n in (3, 7):
+        with comm.trace() as trace:
+            for _ in range(n):
+                comm.barrier()
+        counts += [row.calls for row in trace.statistics.operations]
+    assert recorder.current is None
+    assert comm._dispatcher.profile is None
+    before = comm._local_rank.arena.load(layout.directory_offset(2, comm.rank) + layout.HELD)
+    with comm.trace(), comm.trace() as inner:
+        comm.barrier()
+    after = comm._local_rank.arena.load(layout.directory_offset(2, comm.rank) + layout.HELD)
+    assert before == after, "the memory of calls is given back"
+    return counts + [row.calls for row in inner.statistics.operations]
+
+
+def test_blocks_one_after_the_other_and_within_another() -> None:
+    assert run(2, twice) == [[6, 14, 2], []]
+
+
+def within_a_job_that_counts(comm: Communicator) -> list[int]:
+    comm.barrier()
+    with comm.trace() as trace:
+        comm.barrier()
+    comm.barrier()
+    comm.barrier()
+    found = {row.operation: row.calls for row in comm.statistics().operations}
+    comm.barrier()
+    return [row.calls for row in trace.statistics.operations] + [found["barrier"]]
+
+
+def test_a_block_in_a_job_that_counts_anyway() -> None:
+    first, second = run(2, within_a_job_that_counts, SHMCOLL_STATS="1")
+    assert first[0] == 2
+    assert first[-1] in (7, 8)  # the last barrier of the other rank may not have ended, or the one after have begun
+    assert second[-1] in (7, 8)
+
+
+def refused(comm: Communicator, folder: str) -> None:
+    why = r"trace: '.*missing/t.json' cannot be written: .*missing is not a directory"
+    with pytest.raises(OSError, match=why), comm.trace(f"{folder}/missing/t.json"):
+        raise AssertionError("the block does not run")
+    with pytest.raises(TypeError), comm.trace(5):  # type: ignore[arg-type]
+        raise AssertionError("the block does not run")
+    with pytest.raises(shmcoll.CallNotAllowed, match="nothing is recorded; start the job with shmrun --stats"):
+        comm.statistics()
+    with pytest.raises(KeyError), comm.trace(f"{folder}/t.json"):
+        raise KeyError("of the program")
+    assert recorder.current is None
+    with pytest.raises(TypeError, match="range: the name must be a string, got 5"):
+        shmcoll.range(5)  # type: ignore[arg-type]
+    assert comm.all_reduce(np.ones(1)) == 2
+
+
+def test_what_is_wrong_is_said_on_all_ranks(tmp_path: Path) -> None:
+    run(2, refused, str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def late(comm: Communicator) -> Any:
+    with comm.trace() as trace:
+        for _ in range(3):
+            if comm.rank == 1:
+                time.sleep(0.05)
+            comm.barrier()
+    return trace.statistics.document()["slow_rank"]
+
+
+def test_statistics_name_the_rank_that_was_slow() -> None:
+    assert run(2, late)[0] == 1
+
+
+def ranges_of_a_name(comm: Communicator) -> list[str]:
+    with comm.trace() as trace:
+        for name in ("", "x" * 5000, "ä\n\x1b[31m", "\ud800"):
+            with shmcoll.range(name), shmcoll.range("inner"):
+                pass
+    return [span.name for one in trace.profiles for span in one.spans if span.kind == RANGE and span.name != "inner"]
+
+
+def test_names_of_ranges() -> None:
+    """Any string; long ones are cut, and nothing in them reaches a terminal."""
+    assert run(1, ranges_of_a_name) == [["", "x" * 1000, "ä??[31m", "\\ud800"]]
