@@ -9,6 +9,8 @@ Example:
     >>> comm = shmcoll.init()
     >>> comm.all_reduce(np.ones(3)) / comm.size
     array([1., 1., 1.])
+
+PYTEST_DONT_REWRITE
 """
 
 # Names are loaded on first use: `import shmcoll` alone is cheap, so that tools start fast.

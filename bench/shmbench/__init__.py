@@ -22,4 +22,6 @@
 
 Everything except `timing/library`, `doors/`, `commands/tune`, `commands/thresholds` and the files of `beyond` is
 independent of shmcoll, so that peers are measured by the same code.
+
+PYTEST_DONT_REWRITE: pytest rewrites packages that have a plug-in, and warns of those that are loaded
 """

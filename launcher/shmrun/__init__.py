@@ -29,4 +29,6 @@
       doctor           the findings of machine and installation
 
 Modules are imported when they are needed: `shmrun --help` imports no more than `options` and `help`.
+
+PYTEST_DONT_REWRITE: pytest rewrites packages that have a plug-in, and warns of those that are loaded
 """

@@ -41,7 +41,10 @@ _NUMBER = "_ranks"  # the parameter that stands for the number of ranks
 here: "RankSide | None" = None  # in a rank of the plug-in
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser: pytest.Parser, pluginmanager: Any) -> None:
+    # pytest would rewrite every assertion in the packages that come with this plug-in, as if they were tests
+    rewritten: set[str] = getattr(pluginmanager.rewrite_hook, "_must_rewrite", set())
+    rewritten -= {"shmcoll", "shmrun", "shmbench"}
     group = parser.getgroup("shmcoll", "tests on ranks of shmcoll")
     group.addoption(
         "--pdb-rank",

@@ -11,7 +11,9 @@ Much of this is private to pytest, which has no public name for it; xdist and ot
 import atexit
 import faulthandler
 import os
+import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +21,10 @@ import _pytest.tmpdir
 import pytest
 from _pytest.runner import SetupState
 
+import shmcoll
 from shmcoll.diagnostics import stack_server
 from shmcoll.engine.system.text import line_writer
+from shmcoll.pytest_plugin import MARK
 from shmcoll.startup import join
 
 
@@ -57,13 +61,34 @@ def use_directory(config: Any, folder: Path) -> None:
     config._tmp_path_factory._basetemp = folder
 
 
-def shared_tmp_path(fixturedef: Any, request: Any, path: Path) -> Path | None:
-    """Set up pytest's fixture `tmp_path` as this path; None for any other fixture."""
+def name_of_directory(item: Any) -> str:
+    """Return what the temporary directory of a test is called, without a number."""
+    return re.sub(r"\W", "_", item.name)[:30]
+
+
+def shared_tmp_path(fixturedef: Any, request: Any, make: Callable[[], Path]) -> Path | None:
+    """Set up pytest's fixture `tmp_path` as the path that `make` returns. Returns None for any other fixture."""
     if fixturedef.argname != "tmp_path" or fixturedef.func.__module__ != _pytest.tmpdir.__name__:
         return None
+    path = make()
     path.mkdir(mode=0o700, exist_ok=True)
     fixturedef.cached_result = (path, fixturedef.cache_key(request), None)
     return path
+
+
+class InJob:
+    """A plug-in for a process of pytest that is a rank of a launcher's job: `tmp_path` is the same on all ranks."""
+
+    def pytest_fixture_setup(self, fixturedef: Any, request: Any) -> Path | None:
+        if request.scope != "function" or not request.node.get_closest_marker(MARK):
+            return None
+        return shared_tmp_path(fixturedef, request, lambda: self._make(request))
+
+    def _make(self, request: Any) -> Path:
+        comm = shmcoll.init()
+        factory = request.config._tmp_path_factory
+        made = str(factory.mktemp(name_of_directory(request.node))) if comm.rank == 0 else ""
+        return Path(comm.broadcast_object(made))
 
 
 def captures(config: pytest.Config) -> bool:

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from shmcoll.pytest_plugin import MARK, marks, merge
+from shmcoll.pytest_plugin import MARK, fixtures, marks, merge
 from shmcoll.pytest_plugin.team import Team
 
+_IN_JOB = "shmcoll-in-job"
 _TEAM = pytest.StashKey[Team]()
 
 
@@ -25,6 +26,8 @@ def run(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
         item.add_marker(pytest.mark.skip(reason=reason), append=False)
         return None
     if marks.size_of_job() > 1:
+        if not item.config.pluginmanager.hasplugin(_IN_JOB):
+            item.config.pluginmanager.register(fixtures.InJob(), _IN_JOB)
         return None
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     _run(item, nextitem, number)

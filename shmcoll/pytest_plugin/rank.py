@@ -153,7 +153,7 @@ class RankSide:
             self._debugger.interact(node, call, report)
 
     def pytest_fixture_setup(self, fixturedef: Any, request: Any) -> Path | None:
-        return fixtures.shared_tmp_path(fixturedef, request, self._tmp_path)
+        return fixtures.shared_tmp_path(fixturedef, request, lambda: self._tmp_path)
 
     # --- messages -----------------------------------------------------------------------------------------------------
 

@@ -135,8 +135,7 @@ class Team(Watcher[Member]):
 
     def tmp_path(self, item: pytest.Item) -> Path:
         """Return the temporary directory of the present test, which its ranks make."""
-        name = re.sub(r"\W", "_", item.name)[:30]
-        return self._folder / f"{name}-{self._name}-{self._tests}"
+        return self._folder / f"{fixtures.name_of_directory(item)}-{self._name}-{self._tests}"
 
     def end(self) -> str:
         """Have the ranks end. Returns how some have failed in that, in words."""
