@@ -83,14 +83,20 @@ def is_last(error: BaseException) -> bool:
 
 
 def is_consequence(error: BaseException | None) -> bool:
-    """Return whether an exception was raised because another rank had failed: a `RankFailed` is in its chain."""
+    """Return whether an exception was raised because another rank had failed: a `RankFailed`, or what mpi4py makes of
+    it, is in its chain."""
     seen: set[int] = set()
     while error and id(error) not in seen:
-        if isinstance(error, RankFailed):
+        if isinstance(error, RankFailed) or _is_of_mpi(error):
             return True
         seen.add(id(error))
         error = error.__cause__ or error.__context__
     return False
+
+
+def _is_of_mpi(error: BaseException) -> bool:
+    facts, error_class = sys.modules.get("shmcoll.mpi.abi.facts"), getattr(error, "Get_error_class", None)
+    return bool(facts and error_class and error_class() == facts.CONSTANTS["MPI_ERR_PROC_ABORTED"])
 
 
 def in_words(error: BaseException) -> str:

@@ -133,7 +133,8 @@ def test_a_suite_of_pytest_isolate_mpi(tmp_path: Path) -> None:
         "test_directory[2 ranks]": "passed",
         "test_abort[2 ranks]": "failure",
     }, told.output
-    assert "rank 1 exited with code 3" in told.output
+    assert "FAILED test_suite.py::test_abort[2 ranks] - rank 1 exited with code 3" in told.output
+    assert "therefore, rank 0: mpi4py.MPI.Exception: barrier #" in told.output
 
 
 def test_a_suite_of_pytest_mpi(tmp_path: Path) -> None:
