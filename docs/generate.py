@@ -203,7 +203,8 @@ _PART = re.compile(rf"^({'|'.join(_TITLES)}):\n((?:(?:    .*)?\n?)+)", re.MULTIL
 
 def _doc(member: Any) -> str:
     """A docstring as Markdown."""
-    return _PART.sub(lambda part: _part(part[1], dedent(part[2]).strip("\n")), inspect.getdoc(member) or "").strip()
+    text = (inspect.getdoc(member) or "").partition("PYTEST_DONT_REWRITE")[0]  # which is for pytest
+    return _PART.sub(lambda part: _part(part[1], dedent(part[2]).strip("\n")), text).strip()
 
 
 def _part(name: str, text: str) -> str:
