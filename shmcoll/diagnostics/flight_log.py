@@ -53,6 +53,11 @@ class FlightRecord:
         return self.state in (layout.RUNNING, c.HALFWAY, c.TIMEOUT_PASSED)
 
     @property
+    def failed(self) -> bool:
+        """Whether the rank has left it without a result."""
+        return not self.flying and self.state not in (c.OK, c.REFUSED)
+
+    @property
     def since(self) -> float:
         """Seconds since it began, or since it ended."""
         last = self.started if self.flying else max(self.started, self.woken)

@@ -16,11 +16,9 @@ from shmcoll.diagnostics.rank_status import (
     standings,
     unseen,
 )
-from shmcoll.diagnostics.report_lock import alone
 from shmcoll.diagnostics.stack_client import ask
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import names
-from shmcoll.engine.system.handlers import ignored
 from shmcoll.engine.system.text import aligned
 
 PATIENCE = 1.0  # seconds: shorter waits are usual
@@ -29,38 +27,27 @@ STACKS_PATIENCE = 0.3  # seconds that a rank that gives up waits for the stacks 
 _DOING = {"R": "running", "S": "sleeping", "D": "waiting for a disk or a device"}
 
 
-def inquest(
-    arena: Arena,
-    *,
-    stacks: bool,
-    limit: float = 1.0,
-    patience: float = PATIENCE,
-    pids: Mapping[int, int] | None = None,
-) -> str:
-    """Return the table as text.
+def look(
+    arena: Arena, *, stacks: bool, limit: float = 1.0, pids: Mapping[int, int] | None = None
+) -> tuple[list[RankStatus], dict[int, list[str]]]:
+    """Return the status of every rank, and their stacks.
 
-    stacks: ask the ranks for their stacks, for `limit` seconds at most. patience: shorter waits do not count. pids: the
-    pids of ranks that have not joined, as far as they are known.
+    stacks: ask the ranks for their stacks, for `limit` seconds at most. pids: the pids of ranks that have not joined,
+    as far as they are known.
     """
     pids = pids or {}
     found = [replace(s, pid=s.pid or pids.get(s.rank, 0)) for s in standings(arena)]
-    below = stacks_of(found, limit) if stacks else {}
+    return found, stacks_of(found, limit) if stacks else {}
+
+
+def report(found: list[RankStatus], below: dict[int, list[str]], patience: float = PATIENCE) -> str:
+    """Return the table as text, and the sentence below it. patience: shorter waits do not count."""
     return f"{table(found, below)}\n{verdict(found, patience)}"
 
 
-def explained(error: Exception, arena: Arena) -> Exception:
-    """Return the error of a wait without success, with a note. The note is the table that shows where all ranks are
-    now. `waits` of the error is the sentence below it, if there is a rank that waits.
-
-    Only one rank at a time does this. If two asked for stacks at once, each would mistake some of them for those of
-    another thread.
-    """
-    with ignored(Exception), alone(arena, 2 * STACKS_PATIENCE):  # a failure here must not hide the error
-        found = standings(arena)
-        said = verdict(found, patience=0)
-        error.add_note(f"{table(found, stacks_of(found, STACKS_PATIENCE))}\n{said}")
-        error.waits = said if _waiting(found, patience=0) else ""  # type: ignore[attr-defined]
-    return error
+def has_waits(found: list[RankStatus], patience: float = 0.0) -> bool:
+    """Return whether a rank has waited for another one for so many seconds."""
+    return bool(_waiting(found, patience))
 
 
 def table(found: list[RankStatus], below: dict[int, list[str]] | None = None) -> str:

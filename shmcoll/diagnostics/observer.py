@@ -62,7 +62,7 @@ class ObservedJob:
     arenas: one, or those of the nodes that can be seen. nodes: what these say of the job over nodes, if it is one.
     """
 
-    arenas: tuple[ObservedArena, ...]
+    arenas: tuple[Arena, ...]
     processes: tuple[int, ...]
     nodes: tuple[ObservedNode, ...] = ()
 
@@ -96,9 +96,11 @@ class ObservedJob:
         """Return the status of each rank that can be seen."""
         return nodes_status.standings(self.nodes) if self.nodes else rank_status.standings(self.arenas[0])
 
-    def verdict(self, found: list[rank_status.RankStatus]) -> str:
-        """Return which ranks keep others waiting, from the status of each."""
-        return nodes_status.verdict_over_nodes(self.nodes, found) if self.nodes else hang_report.verdict(found)
+    def verdict(self, found: list[rank_status.RankStatus], patience: float = hang_report.PATIENCE) -> str:
+        """Return which ranks keep others waiting, from the status of each. Waits of up to `patience` s do not count."""
+        if self.nodes:
+            return nodes_status.verdict_over_nodes(self.nodes, found, patience)
+        return hang_report.verdict(found, patience)
 
     def groups(self) -> list[Group]:
         """Return the open groups within the nodes, with the numbers of the job. The first one of each node holds all

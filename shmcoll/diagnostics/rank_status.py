@@ -84,7 +84,9 @@ class RankStatus:
             return "has called nothing yet"
         world = self.is_world or (not self.node and self.group == Group.world(self.group.arena))
         where = "" if world else f" of {self.group.title}"
-        return f"{'in' if self.flight is None or self.flight.flying else 'after'} {self.operation}{where}"
+        if self.flight is None or self.flight.flying:
+            return f"in {self.operation}{where}"
+        return f"{'failed in' if self.flight.failed else 'after'} {self.operation}{where}"
 
 
 def unseen(rank: int) -> RankStatus:

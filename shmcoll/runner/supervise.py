@@ -26,8 +26,8 @@ from dataclasses import replace
 
 from shmcoll.engine.memory import arena as arenas
 from shmcoll.engine.memory import records
-from shmcoll.engine.memory.group import Group
-from shmcoll.engine.system import refusals
+from shmcoll.engine.memory.group import Group, names
+from shmcoll.engine.system import log, refusals
 from shmcoll.engine.system.switches import is_on
 from shmcoll.errors import RankFailed
 from shmcoll.runner import protocol, serve_calls
@@ -77,6 +77,7 @@ def _prepared(stack: contextlib.ExitStack, caller: CallerSocket, request: Open, 
         setting: Setting = pickle.load(file)
     os.environ.clear()
     os.environ.update(setting.environment)
+    rank_process.fix_folder(setting.folder or "")
     rank_process.prepare_environment()
     arena = arenas.create(request.nprocs, timeout=seconds("SHMCOLL_TIMEOUT", WAIT_TIMEOUT))
     stack.callback(arena.close)
@@ -146,7 +147,7 @@ class _RanksWatcher(Watcher[Rank]):
             error = RankFailed(protocol.refusal(self._reason)) if self._reason else protocol.too_many_files()
             self._caller.send(Over(request.number, error, closed=self._reason))
         elif isinstance(request, Stop) and request.number == self._call:
-            self._where = self._look_where()
+            self._where = self._look_where("interrupt", "the call was interrupted while ranks wait")
             self.end_ranks(signal.SIGINT)
         elif isinstance(request, Stop):  # the call is over
             self._caller.send(Over(request.number, closed=self._reason))
@@ -169,7 +170,7 @@ class _RanksWatcher(Watcher[Rank]):
     def time_is_over(self) -> None:
         if self.late:
             self.late = [rank.number for rank in self.ranks if rank.is_busy]
-            self._where = self._look_where()
+            self._where = self._look_where("time limit", f"the time limit is over; still running: {names(self.late)}")
 
     def _keep_time(self) -> None:
         super()._keep_time()
@@ -239,10 +240,13 @@ class _RanksWatcher(Watcher[Rank]):
                 rank.control.close()
         self.end_ranks(after=GRACE)
 
-    def _look_where(self) -> str:
-        """Return where the ranks are, cut to the length of a message."""
+    def cannot_keep(self, why: str) -> None:
+        log.error(why)
+
+    def _look_where(self, cause: str, text: str) -> str:
+        """Return where the ranks are, cut to the length of a message. cause, text: as in `Watcher.where`."""
         try:
-            return self.where(_STACKS_PATIENCE)[:_LONGEST_WHERE]
+            return self.where(_STACKS_PATIENCE, cause, text)[:_LONGEST_WHERE]
         except Exception as e:  # an error here must not keep the ranks from being ended
             return f"(not known: {type(e).__name__}: {e})"
 

@@ -6,12 +6,13 @@ call on the group raises it again.
 """
 
 import ctypes
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,8 +34,12 @@ from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.messages.buffers import MessageBuffers
+from shmcoll.engine.system import log
 from shmcoll.errors import CollectiveMismatch, CollectiveTimeout, Deadlock, InternalError, RankFailed, ShmcollError
 from shmcoll.runtime import deadlock_report, failure_facts, leftovers, waiting
+
+if TYPE_CHECKING:
+    from shmcoll.diagnostics.job_dump import Taken
 
 #: operations whose headers say where their arrays are when these have been refused
 _EXPOSING = frozenset(
@@ -71,6 +76,7 @@ class FailureReporter:
             None  # of a group that ends with this one: see `Communicator._for_messages`
         )
         self._ended: ShmcollError | None = None
+        self._circle: Taken | None = None  # what was known when this rank found a deadlock
         self._refusal = _Refusal(0, "", "")
         self.is_told = False  # whether a call of the program has raised why the group has ended
         self._is_shut = False  # whether this rank has closed the group: then its region may be somebody else's memory
@@ -254,12 +260,13 @@ class FailureReporter:
     ) -> ShmcollError:
         """Return the error of a limit that has passed. One of the late ranks asks where all ranks are, while they
         run."""
-        from shmcoll.diagnostics.hang_report import STACKS_PATIENCE, explained
+        from shmcoll.diagnostics.explain_wait import explained
+        from shmcoll.diagnostics.hang_report import STACKS_PATIENCE
 
         error = CollectiveTimeout(with_advice(text, what=self.how_to_wait_longer) + ".", missing=tuple(missing))
         with report_lock.turn(self._group, 2 * STACKS_PATIENCE) as mine:
             if mine:
-                explained(error, self._arena)
+                explained(error, self._arena, self._group, self._group.ranks[self._rank])
             self._end(records.TIMED_OUT, text, {failure_facts.MISSING: list(missing), **facts})
         return error
 
@@ -270,7 +277,9 @@ class FailureReporter:
             if mine:
                 sites = report_lock.sites(self._group, self._sequence(), waiting.SITES_PATIENCE)
                 text = f"the ranks disagree in operation #{self._sequence()}: {self._who_called_what(sites)}"
+                taken = self._take(records.MISMATCHED, text)
                 self._end(records.MISMATCHED, f"{text}. {advice}", {failure_facts.SEQUENCE: self._sequence()})
+                self._keep(taken)
         return self._first_cause(operation)
 
     def _end_deadlock(self) -> None:
@@ -279,7 +288,9 @@ class FailureReporter:
             if mine:
                 ranks = deadlock_report.circle(self._group, self._rank)
                 calls = deadlock_report.calls(self._group, ranks, 0)
-                self._end(records.DEADLOCKED, deadlock_report.in_words(self._group, calls))
+                text = deadlock_report.in_words(self._group, calls)
+                self._circle = self._take(records.DEADLOCKED, text)
+                self._end(records.DEADLOCKED, text)
 
     def _deadlock(self, operation: str, finder: int) -> ShmcollError:
         """Return `Deadlock` on each rank of the circle, `RankFailed` on others. All wait until the calls are known."""
@@ -293,9 +304,26 @@ class FailureReporter:
         if self._rank == finder:
             for one in filter(None, (self, self.partner)):
                 records.amend(one._group, finder, text)  # the launcher quotes it
+            self._keep(self._circle, text)
         if self._rank in ranks:
             return Deadlock(text, missing=(source,), calls=calls)
         return RankFailed(f"{self._call_here(operation)}: {text}", rank=finder)
+
+    def _take(self, cause: int, text: str, rank: int | None = None) -> "Taken | None":
+        """Return what the ranks do before they learn that the group has ended. rank: to which it has happened."""
+        if not os.environ.get("SHMCOLL_DUMP"):
+            return None
+        from shmcoll.diagnostics import job_dump
+
+        world = None if rank is None else self._group.ranks[rank]
+        return job_dump.take(self._arena, job_dump.KINDS[cause], text, rank=world, group=self._group)
+
+    def _keep(self, taken: "Taken | None", text: str = "") -> None:
+        if taken:
+            from shmcoll.diagnostics import job_dump
+
+            if why := job_dump.keep(taken, text):
+                log.error(why)
 
     def _raised(self, operation: str) -> BaseException:
         """Return the exception that a user's function has raised, by calling it again, in Python, on the same
@@ -361,7 +389,8 @@ class FailureReporter:
         how = f"left the job{'' if took_part else ' without taking part'}: its process has ended"
         # If rank 0 has made the arena, no launcher records it
         is_launched = self._arena.load(layout.JOB_CREATOR) != records.read(self._arena, 0, layout.BY_RANK).pid
-        end = time.monotonic() + (waiting.LAUNCHER_PATIENCE if is_launched else 0)
+        patience = waiting.KEEPING_PATIENCE if os.environ.get("SHMCOLL_DUMP") else waiting.LAUNCHER_PATIENCE
+        end = time.monotonic() + (patience if is_launched else 0)
         meant_to = False
         while True:
             lives = (layout.BY_LAUNCHER, layout.BY_RANK)
@@ -380,7 +409,9 @@ class FailureReporter:
                 break
             time.sleep(0.001)
         text = f"rank {self._group.name(culprit)} {how}{self._refusals([culprit])}"
+        taken = self._take(records.VANISHED, text, culprit)
         self._end(records.VANISHED, text, {failure_facts.CULPRIT: culprit})
+        self._keep(taken)
         advice = self._what_is_missing(operation, culprit) if meant_to else ""
         return RankFailed(f"{call}: {text}{advice}", rank=culprit)
 

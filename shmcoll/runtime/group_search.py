@@ -141,7 +141,7 @@ class OfMembers:
         return self._failed(0, f"world {how}; it leads that group, and never made it")
 
     def late(self, world: int, _what: str) -> BaseException:
-        from shmcoll.diagnostics.hang_report import explained
+        from shmcoll.diagnostics.explain_wait import explained
 
         what = (
             f"world rank {world}, which leads the group, has not called subgroup with the same ranks (and closed the "

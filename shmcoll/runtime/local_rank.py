@@ -23,6 +23,7 @@ from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.memory.heap import Heap
+from shmcoll.engine.system import log
 from shmcoll.engine.system.switches import is_on
 from shmcoll.errors import CallNotAllowed
 from shmcoll.profiling import recorder
@@ -31,6 +32,8 @@ from shmcoll.runtime import uncaught
 from shmcoll.runtime.array_sharing import ArraySharing
 from shmcoll.runtime.group_directory import Identity, identity
 from shmcoll.runtime.group_registry import GroupRegistry
+
+_STACKS_PATIENCE = 0.3  # seconds: how long peers do not learn of an exception that is kept with their stacks
 
 
 class OpenCommunicator(Protocol):
@@ -202,8 +205,18 @@ class LocalRank:
             if os.getpid() == self.pid and not self._has_failed():
                 text = f"raised {self.in_words(error)}"
                 cause = records.RAISED_BECAUSE if uncaught.is_consequence(error) else records.RAISED
+                taken = None
+                if os.environ.get("SHMCOLL_DUMP") and cause == records.RAISED and isinstance(error, Exception):
+                    from shmcoll.diagnostics import job_dump
+
+                    words, kind, trace = f"rank {self.rank} {text}", job_dump.KINDS[cause], error.__traceback__
+                    taken = job_dump.take(
+                        self.arena, kind, words, rank=self.rank, patience=_STACKS_PATIENCE, trace=trace
+                    )
                 records.write(self.arena, self.rank, layout.BY_RANK, records.FAILED, cause, 1, text)
                 self._groups_look(abort=True)
+                if taken and (why := job_dump.keep(taken)):
+                    log.error(why)
 
         def departed() -> None:
             if os.getpid() != self.pid:

@@ -69,7 +69,7 @@ def _await(group: Group, rank: int, which: Identity, me: int, limit: waiting.Lim
         if decided or gone:
             return decided
         if limit.has_passed():
-            from shmcoll.diagnostics.hang_report import explained
+            from shmcoll.diagnostics.explain_wait import explained
 
             late = f"rank {_name(group, rank)} lives and has not called shrink; all survivors must"
             text = timed_out(f"shrink on rank {_name(group, me)}", limit.seconds, late)

@@ -101,6 +101,11 @@ class RankProcess:
         records.write(arena, self.number, layout.BY_LAUNCHER, records.FAILED, cause, code, how)
         world.abort()
 
+    def how_it_failed(self, arena: Arena) -> tuple[int, str]:
+        """Return the cause of its failure, as in its record, and a text to follow its name."""
+        cause, _, how = self._failure(Group.world(arena))
+        return cause, how
+
     def record_departure(self, arena: Arena) -> None:
         """Record that it has ended after doing its part. This is an error only for ranks that still need it."""
         records.write(arena, self.number, layout.BY_LAUNCHER, records.DEPARTED)

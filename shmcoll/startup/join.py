@@ -162,6 +162,7 @@ def join_beside(key: str, rank: int, size: int, launcher: str, look: Callable[[]
 def _join(arena: Arena, rank: int, launcher: str, job: str | None) -> Communicator:
     if rank:
         object_cache.leave_to_rank_0()
+    rank_process.fix_folder()
     local_rank = LocalRank(arena, rank, launcher)
     log.note_joined(rank, arena.nonce)
     comm = Communicator(local_rank, Group.world(arena), "world")

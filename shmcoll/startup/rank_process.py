@@ -92,6 +92,13 @@ def prepare_environment() -> None:
         os.environ["MASTER_PORT"] = str(_free_port())
 
 
+def fix_folder(current: str = "") -> None:
+    """Make SHMCOLL_DUMP name a folder that does not depend on the current directory, which the program may change.
+    current: that of the program; empty: this process's."""
+    if given := os.environ.get("SHMCOLL_DUMP"):
+        os.environ["SHMCOLL_DUMP"] = str(Path(current, given).absolute())
+
+
 def variables(arena: Arena, rank: int, launcher: str, starter: int) -> dict[str, str]:
     """Return the variables of one rank, in addition to those that all ranks share. starter: the process that starts
     the rank, and holds the arena's descriptor."""

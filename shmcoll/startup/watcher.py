@@ -5,6 +5,7 @@ The events, and what follows. No process waits forever, because each wait here h
     a rank ends as it should    its record says departed, and all doorbells ring: an error only for ranks that need it
     a rank reports an           its record says so, and the world is aborted (collectives raise `RankFailed`)
     exception, or fails
+    the first rank fails        what the ranks do is kept, if that is asked for (`diagnostics/job_dump.py`)
     a rank fails                the others have `grace` seconds to end, unless they may go on. Then they are ended
     the time limit is over      all are ended
     ranks are to be ended       SIGTERM, and `grace` later SIGKILL (`end_ranks`)
@@ -15,16 +16,21 @@ pid. No other process may get this pid, so ranks that have ended are reaped only
 by pidfd.
 """
 
+import os
 import select
 import signal
 import time
 from collections.abc import Callable, Iterable
-from typing import Generic
+from typing import TYPE_CHECKING, Generic
 
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.startup import exits
 from shmcoll.startup.exits import AnyRank
 
+if TYPE_CHECKING:
+    from shmcoll.diagnostics.job_dump import Taken
+
+_STACKS_PATIENCE = 0.3  # seconds: how long the others do not learn of a failure that is kept with their stacks
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 
 
@@ -107,13 +113,23 @@ class Watcher(Generic[AnyRank]):
                 rank.send(leftovers)
             rank.reap()
 
-    def where(self, limit: float, patience: float = 1.0) -> str:
-        """Return the table of where every rank is. The ranks have `limit` seconds to give their stacks; meanwhile
-        nothing else happens. patience: shorter waits do not count."""
-        from shmcoll.diagnostics.hang_report import inquest  # numpy comes with it
+    def where(self, limit: float, cause: str = "", text: str = "", patience: float = 1.0) -> str:
+        """Return the table of where every rank is, and keep it if the job ends because of it (`job_dump.py`).
 
-        pids = {rank.number: rank.pid for rank in self.living()}
-        return inquest(self.arena, stacks=True, limit=limit, patience=patience, pids=pids)
+        The ranks have `limit` seconds to give their stacks; meanwhile nothing else happens. cause, text: why the job
+        ends, as for `job_dump.take`; empty if it goes on. An interrupt is no failure, unless ranks wait. patience:
+        shorter waits do not count.
+        """
+        from shmcoll.diagnostics import job_dump  # numpy comes with it
+        from shmcoll.diagnostics.hang_report import has_waits, look, report
+
+        found, below = look(self.arena, stacks=True, limit=limit, pids=self._pids())
+        if cause and (cause != job_dump.INTERRUPT or has_waits(found, patience)):
+            self._keep(job_dump.take(self.arena, cause, text, found=found, below=below))
+        return report(found, below, patience)
+
+    def cannot_keep(self, why: str) -> None:
+        """React to a failure to keep what the ranks did. why: in one line."""
 
     def postpone(self, seconds: float) -> None:
         """Extend all limits, because the job was stopped for `seconds`."""
@@ -140,13 +156,37 @@ class Watcher(Generic[AnyRank]):
         ended = [rank for rank in self.living() if rank.pidfd in ready and rank.note_end()]
         self.read(ready)
         failed = [rank for rank in self.ranks if not rank.is_recorded and (rank.failed or rank.raised)]
+        taken = self._take(exits.in_order(failed))
         for rank in exits.in_order(failed):
             rank.record_failure(self.arena)
+        self._keep(taken)
         for rank in ended:
             if not rank.is_recorded:
                 rank.record_departure(self.arena)
         if self._stops and not self.is_ending and any(rank.failed for rank in self.ranks):
             self.end_ranks(after=self.grace)
+
+    def _take(self, failed: list[AnyRank]) -> "Taken | None":
+        """Return what the ranks did when the first one failed, before the others learn of it."""
+        if not failed or self.is_ending or not os.environ.get("SHMCOLL_DUMP"):
+            return None
+        from shmcoll.diagnostics import job_dump
+
+        first = failed[0]
+        cause, text = first.how_it_failed(self.arena)
+        kind, words = job_dump.KINDS[cause], f"rank {first.number} {text}"
+        patience, pids = _STACKS_PATIENCE, self._pids()
+        return job_dump.take(self.arena, kind, words, rank=first.number, patience=patience, pids=pids)
+
+    def _keep(self, taken: "Taken | None") -> None:
+        if taken:
+            from shmcoll.diagnostics import job_dump
+
+            if why := job_dump.keep(taken):
+                self.cannot_keep(why)
+
+    def _pids(self) -> dict[int, int]:
+        return {rank.number: rank.pid for rank in self.living()}
 
     def _keep_time(self) -> None:
         if self._deadline is not None and time.monotonic() >= self._deadline:

@@ -8,14 +8,14 @@ import threading
 import numpy as np
 import pytest
 
-from shmcoll.diagnostics.hang_report import inquest
+from shmcoll.diagnostics.hang_report import look, report
 from shmcoll.diagnostics.rank_status import standings
 from shmcoll.errors import CollectiveTimeout
 from tests.support.waiting import comes_true, until, until_ended
 
 
 def sentence(job) -> str:
-    return inquest(job.arena, stacks=False, patience=0).splitlines()[-1]
+    return report(*look(job.arena, stacks=False), patience=0).splitlines()[-1]
 
 
 def release(job, board) -> None:

@@ -50,7 +50,7 @@ def test_a_job_that_hangs_from_its_start_to_its_end(shmrun: Shmrun) -> None:
     assert told["verdict"].startswith("Rank 1 keeps rank 0 waiting")
     waits, outside = told["ranks"]
     assert waits.keys() == {
-        "rank", "node", "pid", "state", "since", "call", "sequence", "group", "waits_for", "stack", "last",
+        "rank", "node", "pid", "state", "since", "place", "call", "sequence", "group", "waits_for", "stack", "last",
     }  # fmt: skip
     assert (waits["state"], waits["call"], waits["sequence"]) == ("waits", "all_reduce(float32[2, 3], sum)", 2)
     assert (waits["group"], waits["waits_for"]) == ([0, 1], [1])

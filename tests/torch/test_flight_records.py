@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: make test-torch")
@@ -15,6 +16,8 @@ from torch.distributed.flight_recorder.components.fr_logger import FlightRecorde
 from torch.distributed.flight_recorder.fr_trace import main as analyse  # noqa: E402
 
 import shmcoll.torch  # noqa: E402
+from shmcoll.errors import CollectiveMismatch, CollectiveTimeout  # noqa: E402
+from tests.support.waiting import until_ended  # noqa: E402
 
 
 def begin(comm: Any, store: Path, seconds: float = 20) -> None:
@@ -118,6 +121,47 @@ def test_a_rank_that_has_not_come_is_found(ranks: Any, tmp_path: Path, board: An
     assert ranks(2, a_rank_is_missing, tmp_path / "store", folder, board) == ["TIMEOUT"] * 2
     _, text = analysed(folder, caplog)
     assert "missing ranks: {1}" in text and "gloo:all_reduce" in text
+
+
+def a_rank_is_late(comm: Any) -> None:
+    comm.barrier()
+    comm.timeout = 0.3
+    if comm.rank == 1:
+        until_ended(comm)
+        return
+    with pytest.raises(CollectiveTimeout):
+        comm.all_reduce(np.ones(3, np.float32))
+
+
+def ranks_differ_in_a_group(comm: Any) -> None:
+    group = comm.subgroup([1, 2]) if comm.rank else None
+    comm.barrier()
+    if group:
+        with pytest.raises(CollectiveMismatch):
+            group.all_reduce(np.ones(2 + comm.rank))
+    comm.barrier()
+
+
+def test_what_is_kept_of_a_failure_is_found(
+    ranks: Any, tmp_path: Path, caplog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SHMCOLL_DUMP, in a program without torch."""
+    monkeypatch.setenv("SHMCOLL_DUMP", str(tmp_path))
+    ranks(2, a_rank_is_late)
+    (folder,) = tmp_path.iterdir()
+    _, text = analysed(folder, caplog)
+    assert "missing ranks: {1}" in text and "gloo:all_reduce" in text and "a_rank_is_late" in text
+
+
+def test_a_group_that_differs_is_found(
+    ranks: Any, tmp_path: Path, caplog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHMCOLL_DUMP", str(tmp_path))
+    ranks(3, ranks_differ_in_a_group)
+    (folder,) = tmp_path.iterdir()
+    database, text = analysed(folder, caplog)
+    assert "SIZE_OR_SYNTAX_MISMATCH" in text
+    assert sorted(one.size for one in database.groups) == [2, 3]
 
 
 def test_it_wants_a_group(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from shmrun.cli import values
 from shmrun.cli.settings import SETTINGS
 from shmrun.cli.values import Wrong
 
@@ -68,7 +69,8 @@ def project(remarks: list[str]) -> dict[str, Found]:
             remarks.append(f"{where}: no such option, ignored")
             continue
         texts = _texts(name, value, where)
-        if name in ("log-dir", "report-json", "trace") or (name == "stats" and not isinstance(value, bool)):
+        is_file = name in ("log-dir", "report-json", "trace") or (name == "stats" and not isinstance(value, bool))
+        if is_file or (name == "dump" and not set(texts) & set(values.NOT)):
             texts = [str(path.parent / text) if text else "" for text in texts]
         found[name] = Found(texts, where)
     return found

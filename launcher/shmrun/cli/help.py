@@ -11,6 +11,7 @@ usage: shmrun -n RANKS [options] script.py [arguments]
        shmrun warm          compile the routines before the first job needs them
        shmrun ps            list the running jobs
        shmrun inspect [JOB] show where each rank of a running job is, and which rank keeps the others waiting
+       shmrun verdict DIR   show what --dump has kept of jobs that have failed or hung
 
 Run a program as several ranks on this machine. The ranks communicate through shared memory.
 
@@ -77,6 +78,14 @@ says which rank keeps the others waiting. JOB is the number that `shmrun ps` pri
 the process that called shmcoll.run. It may be left out if there is only one job. The job is not disturbed. -v: show the
 last operations of each rank as well. --stacks: show the Python stack of each rank; ranks answer a signal, even in
 native code. --json: print JSON.
+""",
+    "verdict": """\
+usage: shmrun verdict DIR [-v] [--json]
+
+Show what was kept of jobs that have failed or hung, from the files alone: DIR of --dump or SHMCOLL_DUMP, of --log-dir,
+or one folder in it. It may have been copied from another machine. The last line says what has happened, and which rank
+kept the others waiting. -v: show the last operations of each rank, the settings and the versions as well. --json: print
+JSON.
 """,
 }
 

@@ -60,6 +60,13 @@ class Options:
     log_dir: str | None = _option(
         "DIR", values.folder, None, "write the output of rank N to DIR/rank.N.log instead of the screen"
     )
+    dump: str | None = _option(
+        "DIR",
+        values.folder_or_off,
+        None,
+        "when the job fails or hangs, write what every rank did into a folder of its own in DIR, for `shmrun verdict`; "
+        "off: do not; default: DIR/dump of --log-dir, if that is given",
+    )
     tee: bool = _switch("with --log-dir: write to the screen as well", "-t")
     timeout: float | None = _option(
         "S",
@@ -154,6 +161,13 @@ class Options:
     def aliases(self) -> list[str]:
         """Return the packages that the program gets from us."""
         return self.asked + (["mindspore"] if self.msrun and not self.mindspore else [])
+
+    @property
+    def dumps(self) -> Path | None:
+        """The directory in which a failure is kept; None if it is not."""
+        if self.dump is not None:
+            return None if self.dump == "off" else Path(self.dump)
+        return Path(self.log_dir) / "dump" if self.log_dir else None
 
     @property
     def line_buffered(self) -> bool:

@@ -19,4 +19,5 @@ SUBCOMMANDS = {
     "inspect": Subcommand(
         {"-v": "the last operations as well", "--stacks": "the stacks of Python as well", **_JSON}, 1
     ),
+    "verdict": Subcommand({"-v": "the last operations, settings and versions as well", **_JSON}, 1),
 }

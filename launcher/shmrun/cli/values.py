@@ -8,6 +8,7 @@ from pathlib import Path
 
 _YES = ("1", "true", "yes", "on")
 _NO = ("0", "false", "no", "off")
+NOT = ("off", "none", "no", "false", "0")  # for an option with a value
 
 #: names of other launchers for values of `--bind-to`
 _BINDINGS = {
@@ -59,7 +60,7 @@ def positive(text: str) -> float:
 
 def limit(text: str) -> float | None:
     """Return seconds, or None for off."""
-    return None if text.lower() in ("off", "none", "no") else positive(text)
+    return None if text.lower() in NOT[:3] else positive(text)
 
 
 def memory(text: str) -> int:
@@ -138,3 +139,8 @@ def folder(text: str) -> str:
     if not text:
         raise Wrong("the name of a directory is missing")
     return text
+
+
+def folder_or_off(text: str) -> str:
+    """Return a directory, or 'off'."""
+    return "off" if text.lower() in NOT else folder(text)

@@ -28,6 +28,10 @@ def run(name: str, *arguments: str) -> int:
 
         job = words[0] if words else None
         return inspect.show(job, verbose="-v" in given, stacks="--stacks" in given, as_json="--json" in given)
+    if name == "verdict":
+        from shmrun.commands import verdict
+
+        return verdict.show(words[0] if words else None, verbose="-v" in given, as_json="--json" in given)
     if name == "doctor":
         from shmrun.commands import doctor
 

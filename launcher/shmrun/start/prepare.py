@@ -1,6 +1,7 @@
 """The state that all ranks of a job share, made before the first rank starts: environment, log files, arena,
 routines."""
 
+import errno
 import os
 import resource
 from dataclasses import dataclass, replace
@@ -52,6 +53,7 @@ def prepare(options: Options, programs: tuple[Program, ...], starter: int | None
                 raise Refused(f"--{name} is for Python programs, and {program.name!r} is an executable", 2)
     _set_environment(options)
     _make_log_files(options)
+    _check_dumps(options)
     try:
         arena = shared.create(options.ranks, timeout=options.wait_timeout, heap=options.heap, creator=os.getppid())
         fork = (
@@ -123,6 +125,22 @@ def _make_log_files(options: Options) -> None:
             log_files.make(path)
         except OSError as e:
             raise Refused(f"cannot write the log file {str(path)!r} (--log-dir): {e.strerror or e}", 1) from e
+
+
+def _check_dumps(options: Options) -> None:
+    """Refuse a directory in which a failure could not be kept."""
+    if (folder := options.dumps) is None:
+        os.environ.pop("SHMCOLL_DUMP", None)
+        return
+    os.environ["SHMCOLL_DUMP"] = str(folder.absolute())
+    if options.dump is None:
+        return  # the log files have been made beside it
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as e:
+        raise Refused(f"cannot write into {str(folder)!r} (--dump): {e.strerror or e}", 1) from e
 
 
 def _set_environment(options: Options) -> None:

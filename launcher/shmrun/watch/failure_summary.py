@@ -4,6 +4,7 @@ The cause is printed last, because the last line is at the bottom of the screen.
 reader of its output has ended (`shmrun ... | head`), nothing is printed, as for other programs that SIGPIPE ends.
 """
 
+import os
 import resource
 import select
 import signal
@@ -58,6 +59,11 @@ def _say(outcome: Outcome, others: list[Rank], cause: str, code: int) -> int:
         lines.setdefault(_in_one_line(outcome, rank), []).append(rank.number)
     for line, ranks in lines.items():
         tell(f"{names(ranks)}: {line}")
+    if os.environ.get("SHMCOLL_DUMP"):
+        from shmcoll.diagnostics.job_dump import kept
+
+        for folder in kept(outcome.arena):
+            tell(f"shmrun: what the ranks did is in {folder}: shmrun verdict {folder}")
     tell(f"shmrun: {cause}")
     return code
 

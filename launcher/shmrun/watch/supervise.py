@@ -22,6 +22,7 @@ from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 from shmcoll.engine.memory.arena import Arena
+from shmcoll.engine.memory.group import names
 from shmcoll.startup.watcher import Watcher
 from shmrun.start import log_files
 from shmrun.start.prepare import Job
@@ -162,8 +163,9 @@ class _JobWatcher(Watcher[Rank]):
 
     def time_is_over(self) -> None:
         self._is_over = True
-        if self.late and self._python:
-            self._print_where()
+        if self.late and (self._python or os.environ.get("SHMCOLL_DUMP")):
+            text = f"the limit of {self.timeout:g} s (--timeout) is over; still running: {names(self.late)}"
+            self._print_where(cause="time limit", text=text)
 
     def has_sent(self, signum: signal.Signals) -> None:
         if signum == signal.SIGKILL and self._is_over:
@@ -215,7 +217,7 @@ class _JobWatcher(Watcher[Rank]):
             self._send(signal.SIGCONT)
         elif signum not in self._forwarded:
             if signum != signal.SIGHUP and self._some_wait():
-                self._tell_once()
+                self._tell_once(f"interrupted by {signal.Signals(signum).name} while ranks wait")
             self._forward(signum, has_it)
             self._look_when = self._look_when or time.monotonic() + self.grace
         elif signum == signal.SIGINT:
@@ -243,15 +245,21 @@ class _JobWatcher(Watcher[Rank]):
 
         return any(s.blames and s.since >= PATIENCE for s in standings(self.arena))
 
-    def _tell_once(self) -> None:
-        """Print where the ranks are, unless this has been done since the first interrupt."""
-        if self._python and not self._has_told:
-            self._print_where(_STACKS_PATIENCE)
+    def _tell_once(self, text: str = "") -> None:
+        """Print where the ranks are, unless this has been done since the first interrupt. text: what has happened, if
+        ranks wait."""
+        if not self._has_told and (self._python or (text and os.environ.get("SHMCOLL_DUMP"))):
+            self._print_where(_STACKS_PATIENCE, "interrupt" if text else "", text)
         self._has_told = True
 
-    def _print_where(self, limit: float = 1.0) -> None:
-        """Print where every rank is."""
-        self._sinks[2].say(f"shmrun: where the ranks are:\n{self.where(limit)}")
+    def _print_where(self, limit: float = 1.0, cause: str = "", text: str = "") -> None:
+        """Print where every rank is. cause, text: as in `Watcher.where`."""
+        where = self.where(limit, cause, text)
+        if self._python:
+            self._sinks[2].say(f"shmrun: where the ranks are:\n{where}")
+
+    def cannot_keep(self, why: str) -> None:
+        self._sinks[2].say(f"shmrun: {why}")
 
     def _forward(self, signum: signal.Signals, has_it: Container[int]) -> None:
         self._forwarded.add(signum)
