@@ -4,6 +4,7 @@ rank that keeps the others waiting.
 
 from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from shmcoll.diagnostics.rank_status import (
     ABSENT,
@@ -50,16 +51,24 @@ def has_waits(found: list[RankStatus], patience: float = 0.0) -> bool:
     return bool(_waiting(found, patience))
 
 
-def table(found: list[RankStatus], below: dict[int, list[str]] | None = None) -> str:
-    """Return one line per rank. below: lines to print under that of a rank."""
-    rows = [("rank", "pid", "node", "state", "for", "where", "waits for")]
+def table(
+    found: list[RankStatus],
+    below: dict[int, list[str]] | None = None,
+    more: Mapping[str, Mapping[int, str]] = MappingProxyType({}),
+) -> str:
+    """Return one line per rank. below: lines to print under that of a rank. more: columns of numbers, by their title
+    and rank."""
+    rows = [("rank", "pid", "state", "for", *more, "where", "waits for")]
     for s in found:
         age = f"{s.since:.1f} s" if s.flight or s.message else ""
-        rows.append((str(s.rank), str(s.pid or "-"), s.node, s.state, age, s.place, ", ".join(map(str, s.blames))))
+        added = (column.get(s.rank, "-") for column in more.values())
+        rows.append((str(s.rank), str(s.pid or "-"), s.state, age, *added, s.place, ", ".join(map(str, s.blames))))
+    right = (0, 1, *range(3, 4 + len(more)))
     if any(s.node for s in found):
-        title, *lines = aligned(rows, right=(0, 1, 4))
-    else:
-        title, *lines = aligned([row[:2] + row[3:] for row in rows], right=(0, 1, 3))
+        nodes = ["node", *(s.node for s in found)]
+        rows = [(*row[:2], node, *row[2:]) for row, node in zip(rows, nodes, strict=True)]
+        right = (0, 1, *range(4, 5 + len(more)))
+    title, *lines = aligned(rows, right=right)
     told = [title]
     for s, line in zip(found, lines, strict=True):
         told += [line, *(f"{'':6}{frame}" for frame in (below or {}).get(s.rank, []))]

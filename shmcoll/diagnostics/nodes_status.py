@@ -151,6 +151,15 @@ def last_operation(node: ObservedNode, rank: int) -> str:
     )
 
 
+def calls_over_nodes(nodes: Sequence[ObservedNode]) -> dict[int, int]:
+    """Return how many collectives between nodes each rank has begun, in all its open groups."""
+    found: dict[int, int] = {}
+    for members in _groups_over(nodes).values():
+        for one in members:
+            found[one.rank] = found.get(one.rank, 0) + (one.call.number if one.call else 0)
+    return found
+
+
 def has_ended_a_group(node: ObservedNode, rank: int) -> bool:
     """Return whether a group over nodes has ended that a rank of the arena belongs to."""
     groups = (group for group in open_groups(node.arena) if node_words.group_of(group) is not None)

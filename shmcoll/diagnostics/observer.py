@@ -134,14 +134,20 @@ def command_line(pid: int) -> list[str]:
 
 
 @contextlib.contextmanager
-def jobs() -> Iterator[list[ObservedJob]]:
-    """Yield the jobs of this user, the oldest first. Their arenas are closed afterwards."""
+def jobs(unreadable: dict[int, str] | None = None) -> Iterator[list[ObservedJob]]:
+    """Yield the jobs of this user, the oldest first. Their arenas are closed afterwards.
+
+    unreadable: gets the pids of the processes of jobs that cannot be read, such as those of another version, and why.
+    """
     found: list[ObservedJob] = []
     try:
         for file, processes in _mapped().items():
-            with contextlib.suppress(ArenaError, OSError):  # it ends just now, or its arena has another version
+            try:
                 if arena := _opened(file, processes):
                     found.append(ObservedJob((arena,), tuple(sorted(processes))))
+            except (ArenaError, OSError) as e:  # it ends just now, or its arena has another version
+                if unreadable is not None:
+                    unreadable.update(dict.fromkeys(processes, str(e)))
         yield sorted(_joined(found), key=lambda job: job.created)
     finally:
         for job in found:

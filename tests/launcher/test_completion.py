@@ -67,7 +67,7 @@ def offered(script: Path, *words: str) -> set[str]:
         ("shmrun d", {"doctor"}),
         ("shmrun ", set(SUBCOMMANDS)),
         ("shmrun doctor --", {"--json", "--help"}),
-        ("shmrun inspect -", {"-v", "--stacks", "--json", "-h", "--help"}),
+        ("shmrun inspect -", {"-v", "--stacks", "--watch", "--json", "-h", "--help"}),
         ("shmrun --bind", {"--bind-to"}),
         ("shmrun -n 4 --bind-to ", {"none", "core", "numa"}),
         ("shmrun -n 4 --bind-to = n", {"none", "numa"}),  # the words of --bind-to=n

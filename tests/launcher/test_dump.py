@@ -46,7 +46,7 @@ def test_a_rank_that_dies_is_kept_beside_the_logs(shmrun):
     assert "job.py kill" in said.stdout
 
 
-@pytest.mark.parametrize("by", ["time", "interrupt"])
+@pytest.mark.parametrize("by", ["time", pytest.param("interrupt", marks=pytest.mark.slow)])
 def test_a_job_that_hangs(shmrun, by):
     shmrun.write(JOB)
     if by == "time":
@@ -62,6 +62,7 @@ def test_a_job_that_hangs(shmrun, by):
     assert document["ranks"][1]["stack"][:1] == ["job.py:8 in absent"]
 
 
+@pytest.mark.slow
 def test_a_job_that_ends_well_or_before_it_joins_keeps_nothing(shmrun):
     shmrun.write(JOB)
     assert shmrun("-n", 2, "--log-dir", "logs", "job.py", "").returncode == 0
@@ -69,6 +70,7 @@ def test_a_job_that_ends_well_or_before_it_joins_keeps_nothing(shmrun):
     assert not (shmrun.folder / "logs" / "dump").exists()
 
 
+@pytest.mark.slow
 def test_off(shmrun):
     shmrun.write(JOB)
     options = {"env": {"SHMCOLL_DUMP": "kept"}}
@@ -85,6 +87,7 @@ def test_a_folder_that_cannot_be_written_is_refused(shmrun):
     assert told.stderr == "shmrun: cannot write into 'job.py' (--dump): File exists\n"
 
 
+@pytest.mark.slow
 def test_another_program_is_kept_as_well(shmrun):
     """Its ranks have no stacks. The launcher has not loaded what reads the arena."""
     shmrun.write(f"#!/bin/sh\nexec {sys.executable} job.py kill\n", "job.sh")

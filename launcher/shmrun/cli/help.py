@@ -71,13 +71,18 @@ or rank 0), the first eight digits of its random number, the number of ranks, ag
 JSON.
 """,
     "inspect": """\
-usage: shmrun inspect [JOB] [-v] [--stacks] [--json]
+usage: shmrun inspect [JOB] [-v] [--stacks] [--json] [--watch[=SECONDS]]
 
 Show where each rank of a running job is: its last operation, since when, and the rank for which it waits. The last line
 says which rank keeps the others waiting. JOB is the number that `shmrun ps` prints, the pid of a rank, or the pid of
 the process that called shmcoll.run. It may be left out if there is only one job. The job is not disturbed. -v: show the
 last operations of each rank as well. --stacks: show the Python stack of each rank; ranks answer a signal, even in
 native code. --json: print JSON.
+
+--watch: show it again every second, or every SECONDS, until the job ends, with the collectives that each rank has
+called per second, and the bytes of its arrays in them. On a terminal it stays in place; elsewhere a block follows the
+other; with --json each is one line. The exit code is 0 if the job has ended well, 3 if it has failed, 1 if there is no
+such job.
 """,
     "verdict": """\
 usage: shmrun verdict DIR [-v] [--json]

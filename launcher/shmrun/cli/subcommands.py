@@ -17,7 +17,13 @@ SUBCOMMANDS = {
     "warm": Subcommand({"--all": "the reductions of every dtype as well"}, None),
     "ps": Subcommand(_JSON),
     "inspect": Subcommand(
-        {"-v": "the last operations as well", "--stacks": "the stacks of Python as well", **_JSON}, 1
+        {
+            "-v": "the last operations as well",
+            "--stacks": "the stacks of Python as well",
+            "--watch": "again every second until the job ends; --watch=5: every 5 seconds",
+            **_JSON,
+        },
+        1,
     ),
     "verdict": Subcommand({"-v": "the last operations, settings and versions as well", **_JSON}, 1),
 }

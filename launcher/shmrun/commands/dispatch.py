@@ -1,9 +1,11 @@
 """Runs the subcommand of a command line. Each is imported when it is used."""
 
-from shmrun.cli import help
+from shmrun.cli import help, values
 from shmrun.cli.config_sources import near
 from shmrun.cli.printing import tell
 from shmrun.cli.subcommands import SUBCOMMANDS
+
+_SHORTEST_WATCH = 0.1  # seconds
 
 
 def run(name: str, *arguments: str) -> int:
@@ -12,6 +14,15 @@ def run(name: str, *arguments: str) -> int:
         print(help.SUBCOMMANDS[name], end="")
         return 0
     flags, most = SUBCOMMANDS[name]
+    seconds = 1.0
+    for word in arguments:
+        if name == "inspect" and word.startswith("--watch="):
+            try:
+                seconds = max(values.positive(word.partition("=")[2]), _SHORTEST_WATCH)
+            except values.Wrong as e:
+                tell(f"shmrun: --watch: {e}")
+                return 2
+    arguments = tuple("--watch" if word.startswith("--watch=") else word for word in arguments)
     given = set(arguments) & set(flags)
     words = [word for word in arguments if word not in flags]
     if any(word.startswith("-") for word in words) or (most is not None and len(words) > most):
@@ -27,7 +38,9 @@ def run(name: str, *arguments: str) -> int:
         from shmrun.commands import inspect
 
         job = words[0] if words else None
-        return inspect.show(job, verbose="-v" in given, stacks="--stacks" in given, as_json="--json" in given)
+        every = seconds if "--watch" in given else None
+        verbose, stacks, as_json = "-v" in given, "--stacks" in given, "--json" in given
+        return inspect.show(job, verbose=verbose, stacks=stacks, as_json=as_json, seconds=every)
     if name == "verdict":
         from shmrun.commands import verdict
 

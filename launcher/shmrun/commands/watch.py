@@ -1,0 +1,63 @@
+"""`shmrun inspect --watch`: the table of a running job, again and again, until it ends."""
+
+import json
+import time
+
+from shmcoll.diagnostics.hang_report import stacks_of, table
+from shmcoll.diagnostics.job_document import SHOWN, document
+from shmcoll.diagnostics.job_end import how_it_ended
+from shmcoll.diagnostics.live_rates import Rate, Rates
+from shmcoll.diagnostics.observer import ObservedJob
+from shmrun.commands.ps import command_of
+from shmrun.commands.screen import Screen
+
+FAILED = 3  # exit code
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def watch(job: ObservedJob, seconds: float, *, verbose: bool, stacks: bool, as_json: bool) -> int:
+    """Show a job until it ends. Returns 0 if it has ended well, else FAILED."""
+    rates, command = Rates(job), command_of(job.creator)
+    with Screen() as screen:
+        screen.is_terminal = screen.is_terminal and not as_json
+        while True:
+            end = how_it_ended(job)
+            found, rate = job.standings(), rates.look()
+            below = stacks_of(found) if stacks and end is None else None
+            if as_json:
+                told = document(job, found, below, last=SHOWN if verbose else 0)
+                for one in told["ranks"]:
+                    now = rate.get(one["rank"])
+                    one |= {"calls_per_second": now and now.calls, "bytes_per_second": now and now.bytes}
+                print(json.dumps(told | {"ended": None if end is None else not end}), flush=True)
+            else:
+                age = (time.monotonic_ns() - job.created) / 1e9
+                title = f"job {job.creator} of {job.ranks} ranks, {age:.0f} s: {command or 'its process has ended'}"
+                lines = [title, *table(found, below, _columns(rate)).split("\n")]
+                if verbose:
+                    from shmrun.commands.inspect import history
+
+                    lines += ["", *history(job)]
+                screen.show(lines, [job.verdict(found)])
+            if end is not None:
+                break
+            screen.pause(seconds)
+    if not as_json:
+        if screen.is_terminal:
+            print("\n".join(lines))
+        print(f"Job {job.creator} has failed: {end}." if end else f"Job {job.creator} has ended.")
+    return FAILED if end else 0
+
+
+def _columns(rates: dict[int, Rate]) -> dict[str, dict[int, str]]:
+    return {
+        "calls/s": {rank: f"{rate.calls:,.0f}" for rank, rate in rates.items()},
+        "bytes/s": {rank: _amount(rate.bytes) for rank, rate in rates.items()},
+    }
+
+
+def _amount(size: float) -> str:
+    unit = 0
+    while size >= 1024 and unit < len(_UNITS) - 1:
+        size, unit = size / 1024, unit + 1
+    return f"{size:.{1 if unit else 0}f} {_UNITS[unit]}"
