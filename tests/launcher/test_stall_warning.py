@@ -43,12 +43,12 @@ def test_a_rank_that_does_not_come(shmrun):
     shmrun.write(LATE)
     pid, lines = reported(shmrun, "--stall-warning", "0.5", lines=2)
     lasted = []
-    for line in lines:
+    for line, change in zip(lines, ["", r"Nothing has changed since the last line\. "], strict=True):
         match = re.fullmatch(
             r"shmrun: Rank 1 keeps ranks 0, 2 waiting, for ([\d.]+) s: it has not arrived at "
             r"all_reduce\(float32\[2, 3\], sum\) #2; it is \w+; its last call was barrier\(\) #1, "
             r"[\d.]+ s ago\.( Rank 1 is at job\.py:7\.)? "
-            rf"More: shmrun inspect --stacks {pid}\n",
+            rf"{change}More: shmrun inspect --stacks {pid}\n",
             line,
         )
         assert match, line
@@ -92,6 +92,47 @@ def test_a_wrong_tag(shmrun):
     waits = r"\(waiting to be received: from rank 0: 1 with tag 3, 2 with tag 5; from rank 1: 1 with tag 7\)"
     lasted = [float(re.search(rf"for ([\d.]+) s.*recv\(source=0, tag=6\).*{waits}", line)[1]) for line in lines]
     assert lasted[0] < lasted[1]
+
+
+def test_what_has_changed_since_the_last_line(shmrun):
+    """A rank that comes later, one that has ended, a new message, and a rank that has gone on to another line."""
+    shmrun.write("""
+        import os, time
+        import numpy as np
+        import shmcoll
+
+        def wait_for(name):
+            while not os.path.exists(name):
+                time.sleep(0.01)
+
+        comm = shmcoll.init()
+        comm.barrier()
+        if comm.rank == 1:
+            wait_for("first")
+            comm.send(np.ones(2), 4, tag=5)
+            time.sleep(600)
+        if comm.rank == 2:
+            wait_for("first")
+        if comm.rank == 3:
+            wait_for("first")
+            raise SystemExit
+        if comm.rank == 4:
+            comm.recv(source=1, tag=6)
+        comm.barrier()
+    """)
+    job = shmrun.start("-n", 5, "--stall-warning", "0.6", "--grace", "0.1", "job.py")
+    told = (line for line in job.stderr if line.startswith("shmrun: "))
+    first = next(told)
+    (shmrun.folder / "first").touch()
+    second = next(told)
+    job.send_signal(signal.SIGINT)
+    job.send_signal(signal.SIGINT)
+    shmrun.finish(job)
+    assert "Since" not in first and "Nothing" not in first
+    changed = second.partition("Since the last line, ")[2].partition(". More: ")[0].split(", ")
+    assert "rank 2 has come to barrier() #2" in changed and "rank 3 has ended" in changed
+    assert "rank 4 has been sent other messages" in changed
+    assert any(re.fullmatch(r"rank 1 has moved from job\.py:\d+ to job\.py:\d+", one) for one in changed), second
 
 
 def test_off(shmrun):
