@@ -15,7 +15,7 @@ import numpy as np
 
 from shmcoll.calls import arguments as given
 from shmcoll.calls import delivery
-from shmcoll.communicator import graph, jit_handle, plans, tracing
+from shmcoll.communicator import graph, jit_handle, plans
 from shmcoll.communicator.collectives import Collectives
 from shmcoll.communicator.graph import Graph
 from shmcoll.communicator.graph_links import as_links
@@ -24,15 +24,12 @@ from shmcoll.communicator.object_reductions import ObjectReductions
 from shmcoll.communicator.objects import Parts
 from shmcoll.communicator.plans import Plan
 from shmcoll.communicator.shared_memory import SharedMemory
-from shmcoll.communicator.tracing import Trace, recorded
 from shmcoll.communicator.two_way_messages import TwoWayMessages
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group, RankName
 from shmcoll.errors import ArenaError, CallNotAllowed, RankFailed, ShmcollError
-from shmcoll.profiling import reading
-from shmcoll.profiling.statistics import Statistics, statistics
 from shmcoll.runtime import shrink
 from shmcoll.runtime.dispatcher import Dispatcher
 from shmcoll.runtime.group_directory import WORLD, Identity, entered, identity, refusal, refusal_word
@@ -42,7 +39,9 @@ from shmcoll.runtime.local_rank import LocalRank
 from shmcoll.runtime.process_bound import ProcessBound
 
 if TYPE_CHECKING:
+    from shmcoll.communicator.tracing import Trace
     from shmcoll.communicator.types import Array, Shape
+    from shmcoll.profiling.statistics import Statistics
 
 
 class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages, Collectives):
@@ -208,7 +207,9 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
             >>> [one.calls for one in trace.statistics.operations if comm.rank == 0] in ([], [comm.size])
             True
         """
-        return recorded(self, file)
+        from shmcoll.communicator import tracing  # late: most programs record nothing, and it takes a while to import
+
+        return tracing.recorded(self, file)
 
     def statistics(self) -> Statistics:
         """Return where the time of this rank's node goes, since its ranks began to record. Not a collective.
@@ -221,8 +222,9 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
         Raises:
             CallNotAllowed: nothing is recorded. Start the job with `shmrun --stats` or SHMCOLL_STATS=1.
         """
-        tracing.read(self)
-        return statistics(reading.profiles(self._local_rank.arena))
+        from shmcoll.communicator import tracing
+
+        return tracing.statistics_of(self)
 
     def grid(self, dims: Shape, periods: bool | Sequence[bool] = False) -> Grid:
         """Arrange the ranks as a Cartesian grid, to exchange halos with neighbours. Not a collective.

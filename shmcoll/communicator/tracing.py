@@ -82,6 +82,12 @@ def read(comm: Any) -> RankProfile:
     return found
 
 
+def statistics_of(comm: Any) -> Statistics:
+    """Return the statistics of all ranks of this node."""
+    read(comm)
+    return statistics(reading.profiles(comm._local_rank.arena))
+
+
 def _refusal(path: str | None) -> OSError | None:
     """Return why a file certainly cannot be written."""
     folder = Path(path or "").parent

@@ -1,7 +1,6 @@
 """Write a file as a whole or not at all: a reader never finds half of it, and a full disk leaves an older one alone."""
 
 import contextlib
-import gzip
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,8 @@ def replacing(path: str) -> Iterator[BinaryIO]:
     try:
         with open(place, "wb") as file:
             if target.suffix == ".gz":
+                import gzip
+
                 with gzip.open(file, "wb", compresslevel=1) as packed:
                     yield cast(BinaryIO, packed)
             else:
