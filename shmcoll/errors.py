@@ -61,13 +61,14 @@ class CollectiveTimeout(ShmcollError):
 
 
 class Deadlock(CollectiveTimeout):
-    """Ranks wait for one another in blocking receives, and nothing that they wait for is on its way.
+    """Ranks wait for one another in blocking receives and collectives, and nothing that they wait for is on its way.
 
     Raised on every rank of the circle after about a second, long before `comm.timeout`, because it is proven that
-    waiting cannot help. The text and `calls` say which rank is in which receive, at which line; `missing` is the rank
+    waiting cannot help. The text and `calls` say which rank is in which call, at which line; `missing` is the rank
     that this one waits for. Other ranks of the group get `RankFailed` with the same text. A circle that goes through
-    several groups, through calls other than `recv` and `recv_object` from one rank, or through ranks with several
-    Python threads, is not found: it ends as a `CollectiveTimeout`. The group has ended: later calls raise this again.
+    several groups, through calls other than collectives, and `recv` and `recv_object` from one rank, or through
+    receives of ranks with several Python threads, is not found: it ends as a `CollectiveTimeout`. The group has ended:
+    later calls raise this again.
     """
 
 

@@ -39,7 +39,7 @@
     640      PARKED        0, or 1 + the rank whose word this rank sleeps on
     648      AWAITED       the word it slept for last: 1 + the rank that writes it, its offset in the region, the value
     672      MESSAGE       the operation while this rank is in one that has slept, else 0; its peer, its tag, since when
-    704      RECEIVES      odd while this rank sleeps in a receive from one rank; that rank; the flag that it waits
+    704      RECEIVES      odd while this rank sleeps in a wait for one rank; that rank; the flag that it waits
                            for, as an offset in the arena; the value (`protocol/deadlock.py`)
     736      CORE          0, or 1 + the core on which this rank last found that polling was not useful
                            (`protocol/placement.py`)

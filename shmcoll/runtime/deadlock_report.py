@@ -8,7 +8,7 @@ long: a rank that does not arrive, because its process is stopped, is quoted fro
 import time
 from collections.abc import Mapping, Sequence
 
-from shmcoll.diagnostics.describe_call import message_in_words
+from shmcoll.diagnostics.describe_call import called, message_in_words
 from shmcoll.engine import layout
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group
@@ -33,7 +33,7 @@ def circle(group: Group, rank: int) -> list[int]:
 
 
 def source(group: Group, rank: int) -> int:
-    """Return the rank from which a rank receives, or has received last in its sleep."""
+    """Return the rank that a rank waits for, or has waited for last in its sleep."""
     return group.arena.load(group.mailbox(rank) + layout.RECEIVES_FROM)
 
 
@@ -62,5 +62,7 @@ def in_words(group: Group, calls: Mapping[int, str]) -> str:
 
 
 def _in_mailbox(group: Group, rank: int) -> str:
+    if not group.arena.load(group.mailbox(rank) + layout.MESSAGE):
+        return called(group, rank, group.published(rank))
     tag = group.arena.load(group.mailbox(rank) + layout.MESSAGE_TAG)
     return message_in_words(group, "recv", source(group, rank), tag)

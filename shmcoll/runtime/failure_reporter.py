@@ -296,8 +296,10 @@ class FailureReporter:
         """Return `Deadlock` on each rank of the circle, `RankFailed` on others. All wait until the calls are known."""
         group, ranks = self._group, deadlock_report.circle(self._group, finder)
         source = deadlock_report.source(group, self._rank)
-        if self._rank in ranks and operation.startswith("recv"):
-            call = f"{self._call(operation)}{at_site()}{what_waits(group, [source], self._mail)}"
+        if self._rank in ranks and (operation.startswith("recv") or operation not in MESSAGES):
+            is_message = operation in MESSAGES
+            waits = what_waits(group, [source], self._mail) if is_message else ""
+            call = f"{self._call(operation)}{at_site()}{waits}"
             deadlock_report.note_call(group, self._rank, call)
         calls = deadlock_report.calls(group, ranks, waiting.SITES_PATIENCE)
         text = deadlock_report.in_words(group, calls)

@@ -258,6 +258,50 @@ def test_messages_in_the_last_moment(ranks, seed):
     assert ranks(2, run) == [rounds] * 2
 
 
+def test_collectives_and_messages_in_the_last_moment(ranks, seed):
+    """One rank computes for about as long as it takes to look, then sends to another one. That one, and the third, come
+    to a collective, long or short, before or after."""
+    rounds = 30
+
+    def run(comm) -> int:
+        switches.set_slice(comm, 100_000)
+        chance, got = random.Random(seed), 0
+        for i in range(rounds):
+            late, long = i % 3, np.ones(chance.choice([1, 100_000]))
+            nap = chance.uniform(0.8, 1.6) * switches.until_looks(100_000)
+            if comm.rank == late:
+                time.sleep(nap)
+                comm.send(X, (late + 1) % 3)
+            elif comm.rank == (late + 1) % 3:
+                got += int(comm.recv(source=late)[0][1])
+            got += int(comm.all_reduce(long)[0]) == 3
+        return got
+
+    print("seed", seed)
+    assert ranks(3, run) == [rounds + rounds // 3] * 3
+
+
+def test_a_collective_and_a_receive_of_a_rank_with_threads(ranks, board):
+    """A rank in a collective is in a circle whatever threads it has: they come after it."""
+
+    def run(comm) -> Any:
+        quick(comm)
+        thread = None
+        if comm.rank == 0:
+            thread = threading.Thread(target=lambda: until(lambda: board[0]))
+            thread.start()
+        found = caught(lambda: comm.recv(source=0) if comm.rank else comm.all_reduce(X))
+        board[0] = 1
+        if thread:
+            thread.join()
+        return found
+
+    (kind, text, missing, calls), other = ranks(2, run)
+    assert kind == "Deadlock" and missing == (1,) and (other[0], other[1]) == (kind, text)
+    assert text.startswith("ranks 0, 1 wait for one another: rank 0 in all_reduce #1 at ")
+    assert {rank: line_of(call) for rank, call in calls.items()} == {0: "all_reduce #1", 1: "recv(source=0, tag=ANY)"}
+
+
 def test_a_handler_that_raises_ends_a_receive_of_a_circle(ranks, board):
     """Before anybody looks: the handler's exception comes out, and the other rank learns of that."""
 

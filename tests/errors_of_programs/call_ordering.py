@@ -107,7 +107,10 @@ def synchronous_sends(comm: Any, wrong: bool) -> None:
         comm.recv(source=other)
 
 
-@program(KIND, everyone=(CollectiveTimeout, "rank 0"), limit=0.3)
+CIRCLE = r"ranks 0, 1 wait for one another: rank 0 in recv\(source=1, tag=ANY\) at HERE; rank 1 in barrier #1 at HERE"
+
+
+@program(KIND, ranks={0: (Deadlock, CIRCLE), 1: (Deadlock, CIRCLE), 2: (RankFailed, CIRCLE)})
 def a_receive_and_a_collective(comm: Any, wrong: bool) -> None:
     if comm.rank == 1 and not wrong:
         comm.send(X, 0)

@@ -97,6 +97,8 @@ PLAIN_CASES = [
     "an offered message",
     "a receive that looks",
     "a circle",
+    "a barrier that looks",
+    "a circle with a barrier",
     "a circle, 3 ranks",
     "a synchronous message to a rank that returns",
     "a shared result",

@@ -1,31 +1,33 @@
-"""Prove that ranks wait for one another: a circle of blocking receives, and nothing on its way between them.
+"""Prove that ranks wait for one another: a circle of ranks, each asleep for a word that the next one has not written.
 
-Each rank that sleeps in a receive from one other rank, and has no other thread that may call, says so in its mailbox
-from its second time slice on. Only that rank writes these words:
+Each rank that sleeps for a word of one other rank, in a collective, or in a receive without another thread that may
+call, says so in its mailbox from its second time slice on. Only that rank writes these words:
 
     RECEIVES        a count. It is odd while the rank sleeps in such a slice; each slice has a number of its own
-    RECEIVES_FROM   the rank that it receives from, its source
-    RECEIVES_FLAG   the flag of the next piece from there: its offset in the arena
-    RECEIVES_VALUE  the value that the flag has once the piece has arrived
+    RECEIVES_FROM   the rank that it waits for, its source
+    RECEIVES_FLAG   the word that it waits for: its offset in the arena. Of a message, the flag of the next piece
+    RECEIVES_VALUE  the value that the word reaches: once the piece has arrived, or the source has come so far
 
     before a sleep  RECEIVES_FROM, RECEIVES_FLAG and RECEIVES_VALUE, then RECEIVES odd. All of them are releases
-    after it        RECEIVES even, before the rank reads the piece, and before it runs signal handlers
+    after it        RECEIVES even, before the rank reads what the word guards, and before it runs signal handlers
 
-What holds while RECEIVES is odd. The rank is inside native code, in the name of a receive, and ACTIVE says so. So no
-thread, signal handler or asynchronous call of this rank stores a piece in this group (`engine/native/entering.py`): its
-next piece comes after the end of the sleep. The sleep ends when the flag is set, when it gives way to a thread that
-wants to call, or by a failure. But there is no such thread: the process has no thread states except those of threads
-of this package (HELPERS), which call only what the program has given them before. If they had something to call, OWNER
-would say so, and the rank would not sleep. A thread begins only in another thread or in a handler, and handlers do not
-run while RECEIVES is odd. (A thread that Python does not know yet, and that first enters it later, is not seen.) Only
-the source sets the flag. As long as the rank has not read the piece behind it, nobody overwrites the flag.
+What holds while RECEIVES is odd. The rank is inside native code, in the name of a call, and ACTIVE says so. So no
+thread, signal handler or asynchronous call of this rank stores a word that a peer waits for in this group
+(`engine/native/entering.py`): its next word comes after the end of the sleep. The sleep ends when the flag is set, when
+it gives way to a thread that wants to call, or by a failure. A collective does not give way. In a receive there is no
+such thread: the process has no thread states except those of threads of this package (HELPERS), which call only what
+the program has given them before. If they had something to call, OWNER would say so, and the rank would not sleep. A
+thread begins only in another thread or in a handler, and handlers do not run while RECEIVES is odd. (A thread that
+Python does not know yet, and that first enters it later, is not seen.) Only the source sets the flag. As long as the
+rank has not read what it guards, the flag stays set: nobody overwrites that of a piece, and the words of collectives
+never decrease.
 
 The proof. A rank that has slept for long follows its source, the source of that, and so on. If this leads back to
 itself, the ranks passed are a circle. It follows the circle twice. The first time it notes each RECEIVES, and all of
 them are odd. The second time it finds for each rank that the flag is not set, and then that RECEIVES is still the same
 number. So there is a moment between the two rounds in which all ranks of the circle slept. At that moment no flag was
-set: a flag stays set until its rank has read the piece, and the second round comes later. Each rank of the circle then
-waits for a piece that its source can store only when its own sleep has ended. None of these sleeps ends by a piece.
+set: a flag stays set until its rank has read what it guards, and the second round comes later. Each rank of the circle
+then waits for a word that its source can store only when its own sleep has ended. None of these sleeps ends by a word.
 
 One round is not enough. A rank that was asleep when it was looked at may have received its message, and may have sent,
 before the last rank of the circle is looked at.
@@ -39,16 +41,16 @@ The words of one sleep are stored after RECEIVES became even, and each is a rele
 the next sleep, and then looks at RECEIVES again, finds another number. The same holds for a flag that was overwritten
 after the rank had read it: the rank stored RECEIVES before HEAD, and the sender loaded HEAD before it overwrote.
 
-What is not found: circles through ranks with other threads, or with a receive in jitted code, whose threads Python does
-not know; through several groups, posted receives, receives from ANY, sends and collectives. There a rank could still go
-on, or the mailboxes do not say enough. Such a wait ends at its limit.
+What is not found: circles through receives of ranks with other threads, or in jitted code, whose threads Python does
+not know; through several groups, posted receives, receives from ANY, and sends. There a rank could still go on, or the
+mailboxes do not say enough. Such a wait ends at its limit.
 
 Nobody waits here: a round has as many steps as there are ranks at most. Every rank of the circle looks after each of
 its time slices. So if one of them is stopped, another one finds the circle. What a rank finds in a mailbox is checked
 before it is used as a rank or an address.
 
-Cost: nothing in the first time slice of a receive; then a look at the threads and five stores for each slice; two
-cache lines for each rank of the circle and each round, after each long time slice.
+Cost: nothing in the first time slice of a wait, but one store at its end; then a look at the threads and five stores
+for each slice; two cache lines for each rank of the circle and each round, after each long time slice.
 """
 
 from shmcoll.engine import context as c
@@ -73,7 +75,7 @@ def end_receive(ctx):
 
 
 def is_deadlocked(ctx):
-    """Return whether this rank, which may be asleep in a receive, is in a circle that no message can end."""
+    """Return whether this rank, which may be asleep, is in a circle that no word can end."""
     return is_circle(ctx, 0) and is_circle(ctx, 1)
 
 

@@ -13,7 +13,7 @@ and the ranks that write them:
     CLOSED       of the peer, in its mailbox; only the peer writes it, and it changes from 0 to 1 once
     RECORD_PID   of the peer, and RECORD_START: only the peer writes them, before any rank waits for it
     RECORD_COMPILING  of any rank of the job; only that rank writes it: the time when it began to compile, then 0
-    RECEIVES     of the waiter, in a receive from one rank: see `deadlock.py`
+    RECEIVES     of the waiter, in a wait for one rank: see `deadlock.py`
     OWNER        private: NOBODY, or a thread of this rank that wants to call; see `runtime/turns.py`
 
 The waiter polls, then yields its core, then sleeps in time slices. How long it polls depends on how useful polling was.
@@ -68,9 +68,9 @@ LONGEST_COMPILATION and neither failed nor left, the whole limit begins again. A
 or LONGEST_COMPILATION passes: so the limit passes at last. Where the word is stored and the rank is then stopped or
 killed, the same holds. Limits of a caller's own are not extended.
 
-The peer may be alive and never arrive, because it waits for this rank in turn. A receive from one rank that has slept
-for DEADLOCK_SLICES whole time slices looks after each further one whether that is proven (`deadlock.py`). It is not
-proven of a rank in which another thread may send.
+The peer may be alive and never arrive, because it waits for this rank in turn. A wait for one rank that has slept for
+DEADLOCK_SLICES whole time slices looks after each further one whether that is proven (`deadlock.py`). It is not proven
+of a receive of a rank in which another thread may send.
 
 The peer may be alive and never arrive, because it has lost a third member in another group. So after a whole time slice
 the waiter checks the records of all members, and the processes of a few, of other members after each slice: a rank that
@@ -142,7 +142,9 @@ def wait(ctx, word, wanted, peer):
     """Wait until the word at address `word`, written by `peer`, reaches `wanted`. Return OK, or why it did not."""
     if comes_soon(ctx, word, wanted, peer):
         return c.OK
-    return sleep_for(ctx, word, wanted, peer, peek(ctx + c.TIMEOUT), False)
+    status = sleep_for(ctx, word, wanted, peer, peek(ctx + c.TIMEOUT), False)
+    end_receive(ctx)
+    return status
 
 
 def wait_for_message(ctx, word, wanted, peer):
@@ -241,7 +243,8 @@ def sleep_until(ctx, word, wanted, peer, limit, gives_way):
     slices = slept = 0
     while True:
         begun = now
-        is_proof = gives_way and slices > 0 and peer != ANYBODY and is_alone(ctx)
+        is_proof = slices > 0 and peer != ANYBODY and limit == peek(ctx + c.TIMEOUT)
+        is_proof = is_proof and (not gives_way or is_alone(ctx))
         if is_proof:
             begin_receive(ctx, word, wanted, peer)
         store(mine + layout.PARKED, peer + 1)

@@ -24,7 +24,13 @@ from tests.schedule.explorer.calls import (
     Post,
 )
 from tests.schedule.explorer.calls_exposing import IN_ARENA, Exposing
-from tests.schedule.explorer.calls_in_circles import ReceiveAsleep, ReceiveInCircle, ReceiveLooking
+from tests.schedule.explorer.calls_in_circles import (
+    BarrierInCircle,
+    BarrierLooking,
+    ReceiveAsleep,
+    ReceiveInCircle,
+    ReceiveLooking,
+)
 from tests.schedule.explorer.calls_in_phases import (
     AwaitInVain,
     BarrierApart,
@@ -474,6 +480,10 @@ SCENARIOS = {
         each=True,
     ),
     "a circle": Scenario(2, ((ReceiveInCircle(1, 1),), (ReceiveAsleep(0, 1),)), each=True),
+    "a barrier that looks": Scenario(
+        2, ((Send(1, 1), BarrierLooking()), (ReceiveAsleep(0, 1), BarrierLooking())), each=True
+    ),
+    "a circle with a barrier": Scenario(2, ((BarrierInCircle(),), (ReceiveAsleep(0, 1),)), each=True),
     "a circle, 3 ranks": Scenario(
         3, ((ReceiveInCircle(1, 1),), (ReceiveAsleep(2, 1),), (ReceiveAsleep(0, 1),)), each=True
     ),
