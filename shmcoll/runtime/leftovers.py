@@ -96,7 +96,7 @@ def _lines(dispatcher: LeavingDispatcher) -> Iterator[str]:
     left = {source: tags for source in range(group.size) if (tags := dispatcher.buffers.waiting(source)[-_TOLD:])}
     records.note_site(group, rank, _LEAVES, at_site(), {_LEFT: left} if sent else None)
     if left:
-        hint = "" if sent else ". With shmrun --check the ranks that sent them tell their lines"
+        hint = "" if sent else ". With SHMCOLL_CHECK=1 (shmrun --check) the ranks that sent them tell their lines"
         yield f"messages were never received: {messages_of(group, left, dispatcher.buffers)}{hint}"
     if unseen := places((dispatcher.worker.unseen or {}).values()):
         yield f"the program has not waited for asynchronous calls: {unseen}"

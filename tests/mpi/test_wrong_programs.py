@@ -26,8 +26,10 @@ def test_what_one_rank_does_wrong_in_a_collective_is_told_on_all(shmrun: Shmrun,
     assert (done.returncode, done.stdout) == (0, "all right\n" * 3), done.stderr
 
 
-def test_mistakes_with_windows_are_told(shmrun: Shmrun) -> None:
-    done = shmrun("-n", 3, "--mpi", PROGRAMS / "wrong_epochs.py", env={"SHMCOLL_TIMEOUT": "20"})
+@pytest.mark.parametrize("which", [[], ["conflicts"]])
+def test_mistakes_with_windows_are_told(shmrun: Shmrun, which: list[str]) -> None:
+    check = ["--check"] if which else []
+    done = shmrun("-n", 3, "--mpi", *check, PROGRAMS / "wrong_epochs.py", *which, env={"SHMCOLL_TIMEOUT": "20"})
     assert (done.returncode, done.stdout) == (0, "all right\n" * 3), done.stderr
 
 

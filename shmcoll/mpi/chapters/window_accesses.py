@@ -53,6 +53,7 @@ def Put(
         _check_length(origin, target_count, target_type, fits=whole <= target_count and not rest)
         target, at = place
         if origin.bytes:
+            win.epochs.note_access("MPI_Put", target, at, whole, target_type)
             with win.reaching("MPI_Put", rank):
                 target.write(at, whole, target_type, origin.packed())
 
@@ -74,6 +75,7 @@ def Get(
         _check_length(origin, target_count, target_type, fits=length <= origin.bytes)
         target, at = place
         if length:
+            win.epochs.note_access("MPI_Get", target, at, target_count, target_type)
             with win.reaching("MPI_Get", rank):
                 origin.fill_from(target.read(at, target_count, target_type))
 
@@ -130,6 +132,7 @@ def Compare_and_swap(
     if place := win.place("MPI_Compare_and_swap", rank, displacement, 1, datatype):
         new, wanted, fetched = (Buffer(one, 1, datatype) for one in (address, compared, result))
         target, at = place
+        win.epochs.note_access("MPI_Compare_and_swap", target, at, 1, datatype)
         with win.alone("MPI_Compare_and_swap", rank):
             old = target.read(at, 1, datatype).copy()
             if np.array_equal(old, wanted.packed()):
@@ -163,6 +166,7 @@ def _accumulate(
     target, at = place
     if not count * datatype.size:
         return
+    win.epochs.note_access(operation, target, at, count, datatype)
     with win.alone(operation, rank):
         here = target.elements(at, count, datatype)
         elements = here or Elements(count, datatype, target.read(at, count, datatype))

@@ -8,9 +8,13 @@ import numpy as np
 from shmcoll.engine.atomics import fence, load_acquire, store_release
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.native import mpi_windows as t
+from shmcoll.engine.system.switches import is_on
 from shmcoll.mpi.abi.facts import CONSTANTS as c
 from shmcoll.mpi.objects.communicators import UNDEFINED, Group
+from shmcoll.mpi.objects.datatypes import Datatype
 from shmcoll.mpi.objects.errors import MPIError
+from shmcoll.mpi.objects.window_conflicts import Conflicts
+from shmcoll.mpi.objects.window_memory import Target
 
 _OPEN, _IS_LOCKED, _HERE, _LENGTH, _UNIT = (at // WORD for at in (t.OPEN, t.IS_LOCKED, t.HERE, t.LENGTH, t.UNIT))
 
@@ -29,6 +33,7 @@ class Epochs:
         self._entered = [0] * window.size  # epochs at each target so far
         self._locked: dict[int, _Taken] = {}  # by target
         self._is_all_locked = False
+        self.conflicts = Conflicts() if is_on("SHMCOLL_CHECK") else None
         self.table = np.zeros(t.RANKS // WORD + window.size * t.RANK_WORDS, np.int64)
         rows = self.table[t.RANKS // WORD :].reshape(window.size, t.RANK_WORDS)
         for row, target in zip(rows, window.targets, strict=True):
@@ -53,6 +58,11 @@ class Epochs:
             if is_open:
                 raise _out_of_order(f"{operation}: this rank still has {what}")
 
+    def note_access(self, operation: str, target: Target, at: int, count: int, datatype: Datatype) -> None:
+        """Note an access between fences, which is about to be made, if conflicts are looked for. at: its address."""
+        if self.conflicts and self._started is None and target.rank not in self._locked:
+            self.conflicts.note(operation, target.rank, at - target.base, count, datatype)
+
     def begin_access(self, rank: int, operation: str) -> None:
         """Be in an epoch in which a rank may be accessed. Raises if there is none."""
         if self._started is not None and rank in self._started:
@@ -68,9 +78,12 @@ class Epochs:
     def fence(self, assertion: int) -> None:
         self.check_none("MPI_Win_fence")
         fence()
-        self._window.native.barrier()
         self._is_fenced = not assertion & c["MPI_MODE_NOSUCCEED"]
         self._tell()
+        if self.conflicts:
+            self.conflicts.exchange(self._window.native, self._window.in_words)
+        else:
+            self._window.native.barrier()
 
     # --- start, complete, post, wait ---
 

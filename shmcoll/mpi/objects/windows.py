@@ -105,8 +105,12 @@ class Window:
         self.epochs = Epochs(self)
 
     def native_row(self) -> tuple[int, ...] | None:
-        """Return what native functions need; None for a dynamic window."""
-        return None if self.flavor == DYNAMIC else (self.epochs.table.ctypes.data, 0, self.rank, self.size)
+        """Return what native functions need; None for a dynamic window, and if accesses are watched."""
+        return (
+            None
+            if self.flavor == DYNAMIC or self.epochs.conflicts
+            else (self.epochs.table.ctypes.data, 0, self.rank, self.size)
+        )
 
     def _check(self, wrong: Sequence[MPIError], codes: Sequence[int]) -> None:
         """Raise on all ranks if there is something wrong on one. codes: the classes of the errors, or 0, by rank."""

@@ -1,7 +1,10 @@
 """A program of 3 ranks: mistakes with windows and requests, in the classes of the MPI Bugs Initiative, and their right
-twins, which must not be told anything. No mistake but the last keeps another rank waiting."""
+twins, which must not be told anything. No mistake keeps another rank waiting.
+
+With the argument `conflicts`: accesses that conflict, which only the check finds."""
 
 import re
+import sys
 
 import numpy as np
 from mpi4py import MPI
@@ -141,7 +144,56 @@ def started_twice(win, wrong):
         request.Free()
 
 
+def two_puts(win, wrong):
+    """Two ranks write one place."""
+    win.Fence()
+    if me < 2:
+        win.Put(x[:1], 2, 0 if wrong else me)
+    win.Fence(MPI.MODE_NOSUCCEED)
+
+
+def put_and_get(win, wrong):
+    """A rank reads what another one writes."""
+    win.Fence()
+    if me == 0:
+        win.Put(x[:2], 2)
+    if not wrong:
+        win.Fence()
+    if me == 1:
+        win.Get(y[:2], 2, 1)
+    win.Fence(MPI.MODE_NOSUCCEED)
+
+
+def put_and_accumulate(win, wrong):
+    """Ranks add to one place; one of them, or none, writes it."""
+    win.Fence()
+    win.Put(x[:1], 1) if wrong and me == 2 else win.Accumulate(x[:1], 1)
+    win.Fence(MPI.MODE_NOSUCCEED)
+
+
+def interleaved(win, wrong):
+    """Vectors that pass each other, or meet."""
+    vector = MPI.DOUBLE.Create_vector(2, 1, 2).Commit()
+    win.Fence()
+    if me < 2:
+        win.Put([x[:2], 2, MPI.DOUBLE], 2, (0 if wrong else me, 1, vector))
+    win.Fence(MPI.MODE_NOSUCCEED)
+    vector.Free()
+
+
+def conflict(one, another):
+    return rf"rank ({one}) at \S+wrong_epochs.py:\d+ and rank ({another}) at \S+wrong_epochs.py:\d+ use bytes "
+
+
 #: a program, and what each rank is told
+CONFLICTS = [
+    (two_puts, MPI.ERR_RMA_CONFLICT, conflict("0's MPI_Put", "1's MPI_Put") + "0 to 8 of rank 2 in window 0x"),
+    (put_and_get, MPI.ERR_RMA_CONFLICT, conflict("0's MPI_Put", "1's MPI_Get") + "8 to 16 of rank 2"),
+    (put_and_accumulate, MPI.ERR_RMA_CONFLICT, conflict("[01]'s MPI_Accumulate", "2's MPI_Put") + "0 to 8 of rank 1"),
+    (interleaved, MPI.ERR_RMA_CONFLICT, conflict("0's MPI_Put", "1's MPI_Put") + "0 to 8 of rank 2"),
+]
+
+#: the same
 CASES = [
     (access_without_epoch, SYNC, "MPI_Put at rank . is outside of an epoch; call MPI_Win_fence"),
     (unlock_without_lock, SYNC, "MPI_Win_unlock: this rank has no lock at rank ."),
@@ -162,7 +214,7 @@ world.Set_errhandler(MPI.ERRORS_RETURN)
 win = MPI.Win.Allocate(32, 8, comm=world)
 win.Set_errhandler(MPI.ERRORS_RETURN)
 wrong_ones = []
-for call, kind, text in CASES:
+for call, kind, text in CONFLICTS if "conflicts" in sys.argv else CASES:
     call(win, False)
     world.Barrier()
     said = 0, ""
