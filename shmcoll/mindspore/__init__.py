@@ -52,11 +52,15 @@ from shmcoll.mindspore.context import (
     set_device,
     set_ps_context,
 )
+from shmcoll.profiling.front_ends import name_calls
 from shmcoll.startup import module_aliases
 
 module_aliases.install()
 _FAST = ("exchanges", "lists", "messages", "parts", "tensors")
 borders(__name__, fast=("common.tensor", *(f"mint.distributed.{name}" for name in _FAST)))
+name_calls("mindspore.communication.comm_func", communication.comm_func)
+name_calls("mindspore.mint.distributed", mint.distributed)
+name_calls("mindspore.ops", ops)
 
 __all__ = [
     "COMPATIBLE",

@@ -19,7 +19,9 @@ around a collective. An import of `nki.collectives` by another path gives the sa
 from shmcoll.engine.system.tracebacks import borders
 from shmcoll.nki import collectives, isa, language
 from shmcoll.nki.kernels import jit, simulate
+from shmcoll.profiling.front_ends import name_calls
 
 borders(__name__, fast=("counted_blocks", "equal_blocks", "language", "permutes", "split_calls"))
+name_calls("nki.collectives", collectives)
 
 __all__ = ["collectives", "isa", "jit", "language", "simulate"]

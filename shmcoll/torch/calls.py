@@ -20,6 +20,8 @@ import torch.distributed as dist
 from shmcoll.communicator import Communicator
 from shmcoll.engine.layout import ANY
 from shmcoll.errors import CallNotAllowed
+from shmcoll.profiling import recorder
+from shmcoll.profiling.front_ends import named
 from shmcoll.torch import collectives, profiling
 from shmcoll.torch.collectives import Call, Tensors
 from shmcoll.torch.direct_calls import first, listed, options
@@ -176,6 +178,8 @@ class GroupCalls:
 
     def _made(self, operation: str, opts: Any, tensors: Tensors, call: Call) -> dist.Work:
         """Make a call, or have the worker make it."""
+        if recorder.current:
+            call = named(f"torch.distributed.{operation}", call)
         try:
             if not getattr(
                 opts, "asyncOp", True
@@ -190,6 +194,8 @@ class GroupCalls:
 
     def _begun(self, operation: str, post: Callable[[], Pending]) -> Pending:
         """Begin a message."""
+        if recorder.current:
+            post = named(f"torch.distributed.{operation}", post)
         try:
             return profiling.begun(operation, post) if profiling.is_on() else post()
         except CallNotAllowed as refusal:

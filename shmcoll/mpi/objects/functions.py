@@ -26,6 +26,7 @@ from shmcoll.mpi.objects.errors import MPIError
 from shmcoll.mpi.objects.handles import KINDS
 from shmcoll.mpi.objects.native_requests import settle
 from shmcoll.mpi.objects.native_table import WORDS
+from shmcoll.profiling.front_ends import if_traced
 
 Function = Callable[..., Any]
 
@@ -81,6 +82,7 @@ def callback(
     ]
     outputs = [(i, _writer(one)) for i, one in enumerate(arguments) if one.kind >= signatures.OUT]
     result, operation = number_type(FUNCTIONS[name][0]), name.removesuffix("_c")
+    function = if_traced(operation, function)
 
     def called(*given: int) -> Any:
         taken: list[Any] = []
