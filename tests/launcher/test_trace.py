@@ -3,33 +3,33 @@
 import json
 import signal
 import sys
+from textwrap import indent
 
 import pytest
 
+from tests.support.late import LATE
 from tests.support.launched import Shmrun
-from tests.support.trace_events import Timeline, load
+from tests.support.trace_events import Timeline, end, load
 
-JOB = """
-    import os, signal, sys, time
+JOB = (
+    indent(LATE, "    ")
+    + """
+    import os, signal
     import numpy as np
     import shmcoll
-    from shmcoll.diagnostics.rank_status import standings
-
-    def until_others_wait(seconds):
-        while not all(one.blames for one in standings(arena) if one.rank != comm.rank):
-            time.sleep(0.001)
-        time.sleep(seconds)
 
     comm = shmcoll.init()
-    arena = comm._dispatcher.group.arena
     x = np.ones(4)
 """
+)
 WHOLE = (
     JOB
     + """
     for _ in range(5):
         comm.all_reduce(x, out=x)
-    comm.all_reduce(x, async_op=True).wait()
+    with shmcoll.range("outer"):
+        with shmcoll.range("inner"):
+            comm.all_reduce(x, async_op=True).wait()
     if comm.rank == 0:
         comm.send(x, 1, tag=7)
         comm.send(x, 1, tag=8)
@@ -40,7 +40,7 @@ WHOLE = (
     half.broadcast(x, root=0)
     comm.broadcast_object({"a": 1}, root=0)
     if comm.rank:
-        until_others_wait(0.02)
+        until_others_wait(comm, 0.02)
     comm.barrier()
 """
 )
@@ -63,6 +63,9 @@ def test_the_file_has_what_the_program_did(shmrun: Shmrun) -> None:
         assert calls == [*["all_reduce"] * 5, "split", "broadcast_object", "barrier"]
         (asynchronous,) = [s for s in found.on(rank, "all ranks: asynchronous") if s["name"] == "all_reduce"]
         assert asynchronous["args"]["sequence"] == 6
+        outer, inner = found.on(rank, "program")
+        assert (outer["name"], inner["name"]) == ("outer", "inner")
+        assert inner["ts"] <= asynchronous["ts"] <= end(asynchronous) <= end(inner) <= end(outer)
         first = found.on(rank)[0]["args"]
         assert (first["call"], first["bytes"], first["sequence"]) == ("all_reduce(float64[4], sum)", 32, 1)
         assert len(found.named("broadcast", rank)) >= 2  # of the half, and in the call of an object
@@ -91,7 +94,7 @@ def test_ranks_that_fail_leave_their_part(shmrun: Shmrun, end: str, code: int) -
     for _ in range(3):
         comm.all_reduce(x, out=x)
     if comm.rank:
-        until_others_wait(0)
+        until_others_wait(comm, 0)
         {end}
     comm.barrier()
 """
@@ -108,7 +111,7 @@ def test_statistics_find_the_slow_rank(shmrun: Shmrun) -> None:
         + """
     for _ in range(10):
         if comm.rank == 2:
-            until_others_wait(0.02)
+            until_others_wait(comm, 0.02)
         comm.all_reduce(x, out=x)
 """
     )
@@ -159,6 +162,23 @@ def test_what_did_not_fit_is_said(shmrun: Shmrun) -> None:
     assert 1000 <= dropped <= 1001  # the oldest of a full ring may be half written over
     assert said == f"{TOLD}; there was no room for {dropped:,} earlier calls"
     assert found.labels == {0: f"{dropped:,} earlier calls are not here"}
+
+
+@pytest.mark.slow
+def test_a_program_that_runs_the_code_of_others(shmrun: Shmrun) -> None:
+    """pytest in each rank, in interpreters of their own."""
+    shmrun.write(
+        """
+        import shmcoll
+
+        def test_it():
+            shmcoll.init().barrier()
+        """,
+        "test_it.py",
+    )
+    done = shmrun("-n", 2, "--fresh", "--trace", "t.json", "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_it.py")
+    assert done.returncode == 0, done.stdout
+    assert len(load(shmrun.folder / "t.json").named("barrier")) == 2
 
 
 RUN = """
