@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -12,13 +13,15 @@ def replacing(path: str) -> Iterator[BinaryIO]:
     """Open a file for the block. At its end the file takes the place of `path`, after an error it is removed.
 
     Bytes are compressed if the name ends in .gz. What is not a regular file, such as /dev/stdout, is written to itself.
-    Raises `OSError`.
+    So is a link of another user: in a directory such as /tmp the kernel refuses to follow it. Raises `OSError`.
     """
-    target = Path(path).resolve()
-    special = target.exists() and not target.is_file()
-    place = target if special else target.with_name(f".{target.name}.{os.getpid()}")
+    target = Path(path)
+    is_foreign = target.is_symlink() and target.lstat().st_uid not in (0, os.geteuid())
+    target = target if is_foreign else target.resolve()
+    special = is_foreign or (target.exists() and not target.is_file())
+    place = target if special else target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:
-        with open(place, "wb") as file:
+        with open(place, "wb" if special else "xb") as file:
             if target.suffix == ".gz":
                 import gzip
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from types import FunctionType, ModuleType
 from typing import Any
 
-from shmcoll.engine.system.switches import is_on
+from shmcoll.profiling import asked
 from shmcoll.profiling.ranges import front_end
 
 
@@ -30,7 +30,7 @@ def name_calls(title: str, module: ModuleType) -> None:
 
     title: what its users call the module.
     """
-    if not is_on("SHMCOLL_TRACE"):
+    if asked.now().trace is None:
         return
     made: dict[int, Any] = {}
     for name in module.__all__:
@@ -48,7 +48,7 @@ def name_calls(title: str, module: ModuleType) -> None:
 
 def if_traced(name: str, function: Any) -> Any:
     """Return a function whose calls have a name in the timeline, if the program is recorded; else the same function."""
-    if not is_on("SHMCOLL_TRACE"):
+    if asked.now().trace is None:
         return function
 
     @functools.wraps(function)

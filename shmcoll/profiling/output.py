@@ -9,7 +9,6 @@ A file that cannot be written is reported in a line, and changes nothing else: a
 not fail because of its timeline.
 """
 
-import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -21,25 +20,14 @@ from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.memory.node_words import read_facts
 from shmcoll.engine.system.processes import has_ended
-from shmcoll.engine.system.switches import is_on
 from shmcoll.engine.system.text import show
-from shmcoll.profiling import timeline
+from shmcoll.profiling import asked, timeline
 from shmcoll.profiling.reading import profiles
 from shmcoll.profiling.statistics import statistics
 
 _WRITERS = ("shmrun", "shmcoll.run")  # launchers that write by themselves
 _PATIENCE = 1.0  # seconds
 _WRITES = 2  # in the word by which a rank notes that it leaves, which is 1 in ranks that do not write
-
-
-def asked(folder: str = "") -> tuple[str | None, bool | str]:
-    """Return the file for the timeline, and the file for the statistics or whether to print them, as the environment
-    says. folder: what names of files are relative to."""
-    trace, stats = os.environ.get("SHMCOLL_TRACE", ""), os.environ.get("SHMCOLL_STATS", "")
-    file = str(Path(folder, trace)) if is_on("SHMCOLL_TRACE") else None
-    if not is_on("SHMCOLL_STATS") or stats.lower() in ("1", "true", "yes", "on"):
-        return file, is_on("SHMCOLL_STATS")
-    return file, str(Path(folder, stats))
 
 
 def publish(arena: Arena, trace: str | None, stats: bool | str) -> Iterator[str]:
@@ -94,7 +82,7 @@ def tell(name: str, said: Iterable[str]) -> None:
 def publish_if_last(arena: Arena, rank: int, launcher: str) -> None:
     """Write what all ranks have recorded, if this one, which has noted that it leaves, is the last. launcher: its
     name."""
-    trace, stats = asked()
+    trace, stats = asked.take()
     if launcher in _WRITERS or not (trace or stats):
         return
     with alone(arena, _PATIENCE):

@@ -28,8 +28,8 @@ from shmcoll.engine.memory import arena as arenas
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group, names
 from shmcoll.engine.system import log, refusals
-from shmcoll.engine.system.switches import is_on
 from shmcoll.errors import RankFailed
+from shmcoll.profiling import asked
 from shmcoll.runner import protocol, serve_calls
 from shmcoll.runner.caller_socket import CallerSocket
 from shmcoll.runner.protocol import Answered, Call, Close, Open, Over, Setting, Stop
@@ -57,11 +57,10 @@ def serve(caller: CallerSocket, request: Open, descriptors: list[int]) -> None:
             stack.callback(watcher.end)
             start(watcher.job, watcher.ranks)
             last = watcher.run()
-            if is_on("SHMCOLL_TRACE") or is_on("SHMCOLL_STATS"):
+            if any(wanted := asked.read(watcher.job.setting.folder or "")):
                 from shmcoll.profiling import output
 
-                asked = output.asked(watcher.job.setting.folder or "")
-                last = replace(last, said=tuple(output.publish(watcher.arena, *asked)))
+                last = replace(last, said=tuple(output.publish(watcher.arena, *wanted)))
     except Exception as e:
         if watcher and watcher.has_begun and watcher.stays:
             raise  # the caller waits for another answer than that to `Open`

@@ -24,9 +24,8 @@ from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.memory.heap import Heap
 from shmcoll.engine.system import log
-from shmcoll.engine.system.switches import is_on
 from shmcoll.errors import CallNotAllowed
-from shmcoll.profiling import recorder
+from shmcoll.profiling import asked, recorder
 from shmcoll.profiling.recorder import Profile, Recorder
 from shmcoll.runtime import uncaught
 from shmcoll.runtime.array_sharing import ArraySharing
@@ -78,8 +77,8 @@ class LocalRank:
         self.recorder: Recorder | None = None  # while it records
         self._recorder: Recorder | None = None  # stays, because native code may be inside
         records.write(arena, rank, layout.BY_RANK, records.JOINED, pid=self.pid)
-        if is_on("SHMCOLL_TRACE") or is_on("SHMCOLL_STATS"):
-            self.record(traces=is_on("SHMCOLL_TRACE"))
+        if any(wanted := asked.take()):
+            self.record(traces=wanted.trace is not None)
         stack_server.offer()
         self._tell_the_end()
         in_child = weakref.WeakMethod(self._leave_in_child)

@@ -78,7 +78,9 @@ def receive_without_a_message(comm: Any, wrong: bool) -> None:
 
 @program(
     LEAK,
-    lines=("rank 1.*: messages were never received: from rank 0: 2 with tag 7; from rank 2: 1 with tag 0.*SHMCOLL_CHECK=1",),
+    lines=(
+        "rank 1.*: messages were never received: from rank 0: 2 with tag 7; from rank 2: 1 with tag 0.*SHMCOLL_CHECK=1",
+    ),
 )
 def message_never_received(comm: Any, wrong: bool) -> None:
     if comm.rank == 0:

@@ -181,6 +181,25 @@ def test_a_program_that_runs_the_code_of_others(shmrun: Shmrun) -> None:
     assert len(load(shmrun.folder / "t.json").named("barrier")) == 2
 
 
+def test_a_job_that_a_rank_starts_is_not_recorded(shmrun: Shmrun) -> None:
+    """It would write the same file."""
+    text = (
+        JOB
+        + """
+    import subprocess, sys
+    print({name for name in os.environ if name in ("SHMCOLL_TRACE", "SHMCOLL_STATS")})
+    inner = "import shmcoll; shmcoll.init().barrier()"
+    told = subprocess.run([sys.executable, "-m", "shmrun", "-n", "1", "-c", inner], capture_output=True)
+    assert (told.returncode, told.stderr) == (0, b""), told.stderr
+    comm.all_reduce(x)
+"""
+    )
+    done = shmrun("-n", 1, "--trace", "t.json", shmrun.write(text))
+    assert (done.returncode, done.stdout) == (0, "set()\n"), done.stderr
+    found = load(shmrun.folder / "t.json")
+    assert len(found.named("all_reduce")) == 1 and found.named("barrier") == []
+
+
 RUN = """
     import numpy as np
     import shmcoll

@@ -194,6 +194,17 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.Monke
     ) == 1
 
 
+def test_a_link_of_somebody_else_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is opened as it is, and the kernel decides; nothing is put in the place of what it names."""
+    (tmp_path / "mine").write_text("mine")
+    (tmp_path / "t.json").symlink_to("mine")
+    monkeypatch.setattr(os, "geteuid", lambda: 4711)
+    monkeypatch.setattr(Path, "lstat", lambda self: os.stat_result((0o120777, 1, 1, 1, 4712, 0, 0, 0, 0, 0)))
+    inode = (tmp_path / "mine").stat().st_ino
+    timeline.write(str(tmp_path / "t.json"), [])
+    assert (tmp_path / "mine").stat().st_ino == inode
+
+
 def test_compressed(tmp_path: Path) -> None:
     timeline.write(str(tmp_path / "t.json.gz"), [profile(0, span(0, 2 * MS, 3 * MS))])
     assert len(load(tmp_path / "t.json.gz").named("all_reduce")) == 1
