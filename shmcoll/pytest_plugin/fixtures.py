@@ -35,6 +35,9 @@ def begin_in_fork(session: Any, folder: Path, output: tuple[int, int] | None) ->
     for plugin in plugins.get_plugins():  # what pytest's process does for all ranks
         if plugins.get_name(plugin) == "timeout" or type(plugin).__name__ == "WorkerInteractor":  # of pytest-xdist
             plugins.unregister(plugin)
+    if reporter := plugins.getplugin("terminalreporter"):
+        plugins.unregister(reporter)
+        plugins.register(_QuietReporter(reporter), "terminalreporter")
     join.forget()
     forget_set_up(session)
     use_directory(session.config, folder)
@@ -42,6 +45,16 @@ def begin_in_fork(session: Any, folder: Path, output: tuple[int, int] | None) ->
         redirect(output)
         print_lines()
     stack_server.offer()  # the test may never join
+
+
+class _QuietReporter:
+    """pytest's reporter without its hooks: a rank reports nothing, but its debugger writes to the terminal."""
+
+    def __init__(self, reporter: Any):
+        self._reporter = reporter
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reporter, name)
 
 
 def forget_set_up(session: Any) -> None:
@@ -57,8 +70,9 @@ def forget_set_up(session: Any) -> None:
 
 def use_directory(config: Any, folder: Path) -> None:
     """Have this rank's `tmp_path_factory` make its directories in a folder."""
-    folder.mkdir(mode=0o700, exist_ok=True)
-    config._tmp_path_factory._basetemp = folder
+    if factory := getattr(config, "_tmp_path_factory", None):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        factory._basetemp = folder
 
 
 def name_of_directory(item: Any) -> str:

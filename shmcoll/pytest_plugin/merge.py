@@ -76,6 +76,26 @@ def merged(item: pytest.Item, team: Team, when: str, *, has_failed: bool = False
     return report
 
 
+def merged_subtests(item: pytest.Item, team: Team) -> list[pytest.TestReport]:
+    """Return the reports of subtests that have failed or have been skipped, those that are alike as one."""
+    told = [(r.number, one) for r in team.ranks if "call" in r.reports for one in r.reports["call"].subtests]
+    parts = [(number, _Part(item, RankReport(one, False, False))) for number, one in told]
+    reports = []
+    for _, numbers in _alike((i, _of_subtest(*part)) for i, part in enumerate(parts)):
+        ranks = {parts[i][0]: parts[i][1] for i in numbers}
+        report = next(iter(ranks.values())).report
+        report.sections = []
+        if report.failed:
+            report.longrepr = _failure(item, team, ranks, {})
+        reports.append(report)
+    return reports
+
+
+def _of_subtest(rank: int, part: _Part) -> object:
+    report = part.report
+    return str(getattr(report, "context", "")), report.outcome, _key(report.longrepr, rank)
+
+
 def _skipped_before(item: pytest.Item, reports: dict[str, RankReport]) -> _Part | None:
     setup = reports.get("setup")
     return _Part(item, setup) if setup and setup.report["outcome"] == "skipped" else None
@@ -180,7 +200,7 @@ def _line(longrepr: Any, rank: int) -> str:
 
 def _common(text: str, rank: int) -> str:
     """Return a text without what differs between ranks: addresses, and the number of the rank itself."""
-    return _ADDRESS.sub("0x...", text).replace(f" on rank {rank}:", ":")
+    return re.sub(rf" on rank {rank}(?=:)|(?<=: )rank {rank} (?=of \d)", "", _ADDRESS.sub("0x...", text))
 
 
 def _text(paragraphs: Sequence[str]) -> ReprTraceback:

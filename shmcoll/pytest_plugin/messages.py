@@ -73,11 +73,17 @@ class Exit:
 
 @dataclass
 class RankReport:
-    """The report of a phase, as the rank has written it. report: as `pytest_report_to_serializable` has made it.
-    is_consequence: whether it failed because another rank had. is_xpass: whether it failed only by passing. warnings:
-    those of the test, as arguments of `warnings.WarningMessage`, in the report of the teardown."""
+    """The report of a phase, as the rank has written it.
+
+    report: as `pytest_report_to_serializable` has made it. is_consequence: whether it failed because another rank had.
+    is_xpass: whether it failed only by passing. subtests: the reports of subtests that have not passed, in the report
+    of the call. In that of the teardown, warnings: those of the test, as arguments of `warnings.WarningMessage`; left:
+    the messages that this rank has not received, in words.
+    """
 
     report: dict[str, Any]
     is_consequence: bool
     is_xpass: bool
     warnings: list[tuple[Any, type[Warning], str, int]] = field(default_factory=list)
+    subtests: list[dict[str, Any]] = field(default_factory=list)
+    left: str = ""

@@ -81,6 +81,8 @@ def _run_on(team: Team, item: pytest.Item, nextitem: pytest.Item | None) -> None
 
 
 def _log(item: pytest.Item, team: Team, when: str) -> pytest.TestReport:
+    for report in merge.merged_subtests(item, team) if when == "call" else ():
+        item.ihook.pytest_runtest_logreport(report=report)
     report = merge.merged(item, team, when)
     item.ihook.pytest_runtest_logreport(report=report)
     return report
@@ -92,6 +94,9 @@ def _warn(item: pytest.Item, team: Team) -> None:
     for rank in team.ranks:
         for one in rank.reports["teardown"].warnings if "teardown" in rank.reports else ():
             found.setdefault((str(one[0]), *one[1:]), one)
+    if left := team.left_messages():
+        text = f"messages that no rank has received, so that the next test has new ranks: {left}"
+        found[""] = text, pytest.PytestWarning, str(item.path), (item.location[1] or 0) + 1
     for message, category, path, line in found.values():
         told = warnings.WarningMessage(message, category, path, line)
         item.ihook.pytest_warning_recorded.call_historic(
@@ -110,7 +115,8 @@ def _follows(item: pytest.Item, nextitem: pytest.Item) -> bool:
 
 def _remove(folder: Path, config: Any, *, has_failed: bool) -> None:
     """Remove the directory of a test as pytest's own fixture does."""
-    if not has_failed and config._tmp_path_factory._retention_policy == "failed":
+    factory = getattr(config, "_tmp_path_factory", None)
+    if factory and not has_failed and factory._retention_policy == "failed":
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -14,6 +14,7 @@ import pytest
 from _pytest.runner import call_and_report
 
 import shmcoll.pytest_plugin
+from shmcoll.diagnostics.describe_message import messages_of
 from shmcoll.engine.system.handlers import ignored, reraise_of_handler
 from shmcoll.engine.system.text import to_text
 from shmcoll.pytest_plugin import coverage, fixtures
@@ -21,6 +22,7 @@ from shmcoll.pytest_plugin.debugger import Debugger
 from shmcoll.pytest_plugin.messages import Ask, Exit, Granted, Phase, RankReport, Run, Teardown
 from shmcoll.runner import protocol, serve_calls
 from shmcoll.runtime import uncaught, user_code
+from shmcoll.startup import join
 from shmcoll.startup.exits import RaisedException
 
 _LONGEST_LINE = 500  # characters; a `Phase` has to fit into a message
@@ -72,6 +74,7 @@ class RankSide:
         self._excinfo: pytest.ExceptionInfo[BaseException] | None = None
         self._tmp_path = Path()
         self._last: pytest.TestReport  # of the teardown
+        self._subtests: list[dict[str, Any]] = []  # reports of those that have not passed
         self._warnings: list[tuple[Any, type[Warning], str, int]] = []  # of the present test
         self._debugger = Debugger(session.config, terminal, self._may_debug)
         shmcoll.pytest_plugin.here = self
@@ -84,7 +87,7 @@ class RankSide:
             while run := self._receive(Run):
                 self._tmp_path = Path(run.tmp_path)
                 if item := self._items.get(run.nodeid):
-                    self._warnings = []
+                    self._warnings, self._subtests = [], []
                     item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
                     self._debugger.give_back()
                     self._tell(self._last, is_last=True)  # now all warnings are known
@@ -121,6 +124,12 @@ class RankSide:
             item.funcargs = None
         return True
 
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        """Keep the report of a subtest: others are not logged in a rank."""
+        if not report.passed:
+            config = self._session.config
+            self._subtests.append(config.hook.pytest_report_to_serializable(config=config, report=report))
+
     def pytest_warning_recorded(self, warning_message: Any) -> None:
         w = warning_message
         try:
@@ -133,7 +142,10 @@ class RankSide:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self) -> Generator[None, Any, Any]:
         result = yield
-        serve_calls.complete_work(stays=True)
+        try:
+            serve_calls.complete_work(stays=True)
+        except Exception as error:
+            raise error.with_traceback(None)  # noqa: B904 - else it would show our lines
         return result
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -162,8 +174,11 @@ class RankSide:
         consequence = uncaught.is_consequence(error)
         config = self._session.config
         data = config.hook.pytest_report_to_serializable(config=config, report=report)
-        warned = self._warnings if report.when == "teardown" else []
-        told = RankReport(data, consequence, report.failed and error is None, warned)
+        told = RankReport(data, consequence, report.failed and error is None)
+        if report.when == "teardown":
+            told.warnings, told.left = self._warnings, _left_messages()
+        elif report.when == "call":
+            told.subtests = self._subtests
         try:
             pickled = pickle.dumps(told)
         except Exception as e:  # an object of record_property
@@ -193,3 +208,13 @@ class RankSide:
         if data and message is None:
             raise RuntimeError(f"rank {self.number} was told something else than {kind.__name__}")
         return message
+
+
+def _left_messages() -> str:
+    """Return the messages in all groups that have been sent to this rank and that it has not received, in words."""
+    dispatchers: list[Any] = list(join._joined[1]._local_rank.dispatchers) if join._joined else []
+    found = []
+    for one in dispatchers:
+        if left := [source for source in range(one.size) if one.buffers.waiting(source)]:
+            found.append(messages_of(one.group, left, one.buffers))
+    return "; ".join(found)

@@ -42,6 +42,7 @@ from shmcoll.startup.watcher import Watcher
 
 _STACKS_PATIENCE = 0.5  # seconds: how long ranks have to give their stacks
 _OF_PYTEST = re.compile(r"^ {6}\S*/(_pytest|pluggy|shmcoll/pytest_plugin)/\S+:\d+ in ")
+_MOST_GROUPS = 100  # that tests may leave open; a rank can lead about 500
 _NO_LIMIT = 1e9  # seconds, while a debugger may hold a rank up
 _count = 0  # of the teams of this process
 
@@ -90,7 +91,8 @@ class Team(Watcher[Member]):
         self.table = ""
         self.exit: Exit | None = None
         self._config = config
-        self._folder = Path(config._tmp_path_factory.getbasetemp())  # type: ignore[attr-defined]
+        factory = getattr(config, "_tmp_path_factory", None)
+        self._folder = factory.getbasetemp() if factory else Path()
         self._name = f"team{_count}"
         self._tests = 0
         self._debugs = bool(config.getoption("usepdb") or config.getoption("trace"))
@@ -127,11 +129,20 @@ class Team(Watcher[Member]):
         """Return whether another test can run on these ranks: all are there, and all have passed or been skipped
         alike."""
         reports = [report.report for rank in self.ranks for report in rank.reports.values()]
-        if self.losses or len(self.living()) < self.number or Group.world(self.arena).has_ended():
+        if self._has_ended() or self.left_messages() or len(rank_status.open_groups(self.arena)) > _MOST_GROUPS:
             return False
         skipped = sum(report["outcome"] == "skipped" and "wasxfail" not in report for report in reports)
         passed = sum(report["outcome"] == "passed" for report in reports)
         return passed + skipped == len(reports) and skipped in (0, self.number)
+
+    def left_messages(self) -> str:
+        """Return which messages the test has left that no rank has received, in words."""
+        reports = [(rank.number, rank.reports.get("teardown")) for rank in self.ranks]
+        return "; ".join(f"rank {number}: {report.left}" for number, report in reports if report and report.left)
+
+    def _has_ended(self) -> bool:
+        """Return whether a rank is missing, or the group of all ranks has ended."""
+        return bool(self.losses) or len(self.living()) < self.number or Group.world(self.arena).has_ended()
 
     def tmp_path(self, item: pytest.Item) -> Path:
         """Return the temporary directory of the present test, which its ranks make."""

@@ -27,7 +27,7 @@ def module(whole):
     print("torn down")
 
 def test_plain():
-    assert "RANK" not in os.environ
+    assert "RANK" not in os.environ and shmcoll.init().size == 1
 
 @pytest.mark.ranks(2, 3)
 @pytest.mark.parametrize("x", [1, 2])
@@ -140,6 +140,22 @@ def test_child_comes_back(comm):
     if pid := os.fork():
         os.waitpid(pid, 0)
 
+@pytest.mark.ranks(2)
+def test_leaves_a_message(comm):
+    if comm.rank == 0:
+        comm.send(np.ones(1), 1)
+
+@pytest.mark.ranks(2)
+def test_next(comm):
+    out = np.zeros(1)
+    comm.send(np.full(1, 7.0), 1) if comm.rank == 0 else comm.recv(out, 0)
+    assert out[0] == 7 * comm.rank
+
+@pytest.mark.ranks(2)
+def test_leaves_a_call(comm):
+    if comm.rank == 0:
+        comm.all_reduce(np.ones(2), async_op=True)
+
 def test_no_mark(comm):
     pass
 """
@@ -154,16 +170,18 @@ def test_each_test_has_one_outcome(told: Told) -> None:
     """On each number of ranks, sorted by it; a failure of any kind is one failed test, and others run after it."""
     parameters = [f"test_parameters[{x}-{n} ranks]" for n in (2, 3) for x in (1, 2)]
     passed = ["test_plain", *parameters, "test_first[2 ranks]", "test_second[2 ranks]", "test_unit"]
-    passed += [f"test_{name}[2 ranks]" for name in ("skips_one", "warns", "child_comes_back")]
+    passed += [
+        f"test_{name}[2 ranks]" for name in ("skips_one", "warns", "child_comes_back", "leaves_a_message", "next")
+    ]
     failed = ["test_alike[4 ranks]", "test_one[3 ranks]", "test_killed[3 ranks]", "test_left[2 ranks]"]
-    failed += [f"test_{name}[2 ranks]" for name in ("hangs", "never_joins", "mismatch", "xpasses")]
+    failed += [f"test_{name}[2 ranks]" for name in ("hangs", "never_joins", "mismatch", "xpasses", "leaves_a_call")]
     errors = ["test_bad_fixture[2 ranks]", "test_no_mark"]
     skipped = [f"test_{name}[2 ranks]" for name in ("skips_all", "xfails_one", "xfails_dying")]
     expected = dict.fromkeys(passed, "passed") | dict.fromkeys(failed, "failure") | dict.fromkeys(errors, "error")
     assert told.outcomes == expected | dict.fromkeys(skipped, "skipped"), told.output
     order = list(told.outcomes)
     assert [name for name in order if name in parameters] == parameters
-    assert f"{len(failed)} failed, {len(passed) + 1} passed, 1 skipped, 2 xfailed, 1 warning, 2 errors" in told.output
+    assert f"{len(failed)} failed, {len(passed) + 1} passed, 1 skipped, 2 xfailed, 2 warnings, 2 errors" in told.output
 
 
 def test_equal_failures_are_told_once(told: Told) -> None:
@@ -209,6 +227,9 @@ def test_outcomes_that_are_no_failures(told: Told) -> None:
     assert "SKIPPED [1] test_suite.py:" in told.output and "no file at all" in told.output
     assert "[XPASS(strict)]" in told.of("test_xpasses[2 ranks]")
     assert told.output.count("UserWarning: careful") == 1
+    left = "messages that no rank has received, so that the next test has new ranks: rank 1: from rank 0: 1 with tag 0"
+    assert left in told.output
+    assert "in an asynchronous call that nobody waited for" in told.of("test_leaves_a_call[2 ranks]")
     assert told.properties["test_warns[2 ranks]"] == [("rank", "0"), ("rank", "1")]
     assert "mark it with @pytest.mark.ranks(2)" in told.of("ERROR at setup of test_no_mark")
 

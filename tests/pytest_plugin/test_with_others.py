@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.patience import PATIENCE
 from tests.support.pytest_suites import Told, line, run
+from tests.support.waiting import comes_true
 
 pytestmark = pytest.mark.slow
 
@@ -144,3 +145,43 @@ def test_x(comm, tmp_path):
     assert told.outcomes == {"test_x[2 ranks]": "passed", "test_x[3 ranks]": "skipped"}, told.output
     assert told.output.count("needs 3 ranks, and this job has 2") == 2
     assert told.status == 0
+
+
+def test_subtests_are_told_with_their_ranks(tmp_path: Path) -> None:
+    source = """
+import pytest
+@pytest.mark.ranks(3)
+def test_x(comm, subtests):
+    for i in range(3):
+        with subtests.test(i=i):
+            assert i != 1, "one"
+            assert i != 2 or comm.rank == 0
+"""
+    if pytest.version_tuple < (9, 0):
+        pytest.skip("pytest has subtests since 9.0")
+    told = run(tmp_path, source)
+    assert told.status == pytest.ExitCode.TESTS_FAILED and told.output.count("SUBFAILED") == 3
+    assert "test_x[3 ranks] - ranks 0-2: AssertionError: one" in told.output
+    assert "----- rank 1 -----" in told.output and "----- rank 2 -----" in told.output
+
+
+def test_an_interrupt_shows_where_the_ranks_were(tmp_path: Path) -> None:
+    pexpect = pytest.importorskip("pexpect")
+    source = """
+import pytest
+@pytest.mark.ranks(2)
+def test_hangs(comm):
+    if comm.rank == 1:
+        open("started", "w")
+    while comm.rank == 1: pass
+    comm.barrier()
+"""
+    run(tmp_path, source, "--collect-only")
+    command, *rest = line("-p", "no:cacheprovider", "--color=no")
+    child = pexpect.spawn(command, rest, timeout=PATIENCE, encoding="utf-8", cwd=tmp_path)
+    assert comes_true((tmp_path / "started").exists, PATIENCE)
+    child.sendintr()
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == pytest.ExitCode.INTERRUPTED
+    assert "where the ranks were" in child.before and "KeyboardInterrupt" in child.before
