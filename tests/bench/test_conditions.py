@@ -20,7 +20,7 @@ from shmbench.report import curves, differences
 from shmbench.timing import launch, neighbour
 from shmbench.timing.measure import Bench, Plan
 from shmbench.timing.other_load import Others
-from shmbench.timing.peers import PEERS
+from shmbench.timing.peers import PEERS, Home
 
 from tests.bench.test_diff import document
 from tests.bench.test_measure import Alone
@@ -313,7 +313,7 @@ def test_jobs_beside_run_from_the_start_to_the_end_of_the_block(started, monkeyp
     calls, ended = started(ENDLESS), []
     end = launch._end
     monkeypatch.setattr(launch, "_end", lambda process: (ended.append(process), end(process)))
-    with launch.beside("mpich", Path(), 2, 3, timeout=30):
+    with launch.beside("mpich", {}, 2, 3, timeout=30):
         assert calls == [("mpich", "all_reduce", 3)] * 2 and not ended
     assert len(ended) == 2 and all(process.returncode for process in ended)
 
@@ -327,13 +327,13 @@ def test_jobs_beside_run_from_the_start_to_the_end_of_the_block(started, monkeyp
 )
 def test_jobs_beside_must_start(started, code, told):
     started(code)
-    with pytest.raises(launch.Failed, match=told), launch.beside("mpich", Path(), 1, 2, timeout=0.2):
+    with pytest.raises(launch.Failed, match=told), launch.beside("mpich", {}, 1, 2, timeout=0.2):
         pytest.fail("there is no other job")
 
 
 def test_jobs_beside_must_not_end_before_the_block(started):
     started("print('# a table', flush=True)")
-    with pytest.raises(launch.Failed, match="a job beside it: exit code 0"), launch.beside("mpich", Path(), 1, 2, 30):
+    with pytest.raises(launch.Failed, match="a job beside it: exit code 0"), launch.beside("mpich", {}, 1, 2, 30):
         time.sleep(1)
 
 
@@ -368,7 +368,7 @@ import shmbench.commands.worker
 
 def test_a_peer_without_shmcoll_installed_finds_the_harness(tmp_path):
     """Its environment has only numpy and the peer. `-S`: no .pth files, by which a checkout is installed here."""
-    ((_, environment),) = launch._commands("mpich", tmp_path, [], 2)
+    ((_, environment),) = launch._commands("mpich", {"mpich": Home.of(tmp_path)}, [], 2)
     (tmp_path / "numpy").symlink_to(Path(np.__file__).parent)
     libraries = Path(np.__file__).parents[1] / "numpy.libs"
     if libraries.exists():

@@ -82,15 +82,47 @@ def test_only_the_same_case_is_compared(files, capsys) -> None:
     assert "have no case in common: ranks 2, 4 (see" in capsys.readouterr().err
 
 
+QUIET, LOADED = ({"load": {"others": share, "stolen": 0.0}} for share in (0.05, 0.8))
+
+
 def test_nothing_fails_that_was_measured_while_others_used_the_cores(files, capsys) -> None:
-    quiet, loaded = ({"load": {"others": share, "stolen": 0.0}} for share in (0.05, 0.8))
-    for before, after, code in ((quiet, quiet, 1), (quiet, loaded, 0), (loaded, quiet, 0)):
-        names = files(document({8: STEADY}, **before), document({8: SLOWER}, **after))
+    for before, after, code in ((QUIET, QUIET, 1), (QUIET, LOADED, 0), (LOADED, QUIET, 0), (LOADED, LOADED, 0)):
+        names = files(document({8: STEADY, 64: STEADY}, **before), document({8: SLOWER, 64: STEADY}, **after))
         assert diff.main([*names, "--fail-above", "10%"]) == code
-        told = [line for line in capsys.readouterr().out.splitlines() if "busy" in line]
-        busy = [name for name, load in zip(names, (before, after), strict=True) if load is loaded]
-        what = "nothing fails. Measure again on a quiet machine"
+        out = capsys.readouterr().out.splitlines()
+        busy = [name for name, load in zip(names, (before, after), strict=True) if load is LOADED]
+        what = "what was measured then cannot fail"
+        told = [line for line in out if line.startswith("# busy")]
         assert told == [f"# busy: others used up to 80% of the cores during {name}: {what}" for name in busy]
+        changed = "1 slower, 0 faster, 1 same"
+        if busy:
+            changed = "0 slower, 0 faster, 1 same, 1 changed on a busy machine: measure again on a quiet one"
+        assert out[-1] == f"# {changed}; {1 - bool(busy)} slower by more than 10%"
+
+
+def test_only_what_was_measured_on_a_quiet_machine_counts_where_there_is_any(files, capsys) -> None:
+    """A comparison of rounds, some of them beside a busy neighbour; and two collectives, one of them so."""
+
+    def compared(*tables: dict[str, Any]) -> dict[str, Any]:
+        return {"format": 1, "results": [{"library": "shmcoll", "error": None, "table": table} for table in tables]}
+
+    quiet = compared(document({8: STEADY}, **QUIET), document({8: [9.0] * 9}, **LOADED))
+    assert diff.main([*files(quiet, document({8: STEADY}, **QUIET)), "--fail-above", "10%"]) == 0
+    assert "1.02 us  1.02 us" in capsys.readouterr().out
+    assert diff.main([*files(quiet, document({8: SLOWER}, **QUIET)), "--fail-above", "10%"]) == 1
+    other = {"collective": "broadcast"}
+    before = compared(document({8: STEADY}, **QUIET), document({8: STEADY}, **other, **LOADED))
+    after = compared(document({8: SLOWER}, **QUIET), document({8: SLOWER}, **other, **QUIET))
+    capsys.readouterr()
+    assert diff.main([*files(before, after), "--fail-above", "10%"]) == 1
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if line.startswith("shmcoll")]
+    assert [(row[1], row[-1]) for row in rows] == [("all_reduce", "FAILED"), ("broadcast", "busy")]
+
+
+def test_a_file_that_does_not_say_how_busy_the_machine_was(files, capsys) -> None:
+    names = files(document({8: STEADY}), document({8: SLOWER}, **QUIET))
+    assert diff.main([*names, "--fail-above", "10%"]) == 1
+    assert f"# {names[0]} does not say how busy the machine was\n" in capsys.readouterr().out
 
 
 def test_rounds_of_a_comparison_are_put_together(files, capsys) -> None:
@@ -106,7 +138,7 @@ def test_rounds_of_a_comparison_are_put_together(files, capsys) -> None:
 
 
 def test_text_and_markdown(files, capsys) -> None:
-    names = files(document({8: STEADY, 64: STEADY, 1024: STEADY}), document({8: SLOWER, 64: STEADY}))
+    names = files(document({8: STEADY, 64: STEADY, 1024: STEADY}, **QUIET), document({8: SLOWER, 64: STEADY}, **QUIET))
     assert diff.main([*names, "--fail-above", "10%"]) == 1
     text = capsys.readouterr().out.splitlines()
     assert text[0] == f"# before: {names[0]}: shmcoll 0.1.0, Some CPU, 2 cores, 2026-01-02"

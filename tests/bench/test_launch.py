@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from shmbench.timing import launch
-from shmbench.timing.peers import PEERS, SCRIPTS, installed
+from shmbench.timing.peers import PEERS, SCRIPTS, Home, installed
 
 from shmcoll.engine.system.processes import process_start
 from tests.support.waiting import until
@@ -23,7 +23,7 @@ from shmbench.timing import launch
 
 code = "import os, signal, sys; print(os.getpid(), file=open(sys.argv[1], 'w'), flush=True); signal.pause()"
 launch._commands = lambda *_: [([sys.executable, "-c", code, *sys.argv[1:]], dict(os.environ))]
-launch.run("mpich", Path(), [], 2, 100)
+launch.run("mpich", {}, [], 2, 100)
 """
 
 
@@ -46,7 +46,7 @@ def start(monkeypatch):
     def start(*codes, timeout=30):
         commands = [([sys.executable, "-c", code], dict(os.environ)) for code in codes]
         monkeypatch.setattr(launch, "_commands", lambda *_: commands)
-        launch.run("mpich", Path(), [], 2, timeout)
+        launch.run("mpich", {}, [], 2, timeout)
 
     return start
 
@@ -98,26 +98,27 @@ def test_the_others_are_ended_when_one_fails(start):
 
 
 def test_each_library_has_its_launcher():
-    ((ours, _),) = launch._commands("shmcoll", Path("p"), ["gather"], 3)
+    homes = {name: Home.of(Path("p", name)) for name in PEERS}
+    ((ours, _),) = launch._commands("shmcoll", homes, ["gather"], 3)
     assert ours == [sys.executable, "-m", "shmbench", "gather"]
 
-    ((theirs, environment),) = launch._commands("openmpi", Path("p"), ["gather"], 3)
+    ((theirs, environment),) = launch._commands("openmpi", homes, ["gather"], 3)
     mpi = [str(SCRIPTS / "mpi.py"), "gather"]
     flags = ["--allow-run-as-root", "--oversubscribe", "-n", "3"]
     assert theirs == ["p/openmpi/bin/mpiexec", *flags, "p/openmpi/bin/python", *mpi]
     assert environment["PYTHONPATH"].split(os.pathsep)[0] == str(SCRIPTS.parent)
 
-    ranks = launch._commands("gloo", Path("p"), ["gather"], 3)
+    ranks = launch._commands("gloo", homes, ["gather"], 3)
     assert [command for command, _ in ranks] == 3 * [["p/gloo/bin/python", str(SCRIPTS / "gloo.py"), "gather"]]
     assert [environment["RANK"] for _, environment in ranks] == ["0", "1", "2"]
     assert len({(environment["MASTER_PORT"], environment["WORLD_SIZE"]) for _, environment in ranks}) == 1
 
 
 def test_only_complete_environments_count(tmp_path):
-    assert installed(tmp_path) == []
+    assert installed(tmp_path) == {}
     for name in ("gloo", "mpich", "impi"):
         (tmp_path / name).mkdir()
     (tmp_path / "gloo" / "installed").touch()
     (tmp_path / "mpich" / "installed").touch()
-    assert installed(tmp_path) == ["mpich", "gloo"]
+    assert list(installed(tmp_path)) == ["mpich", "gloo"]
     assert all((SCRIPTS / peer.script).exists() for peer in PEERS.values())

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from shmbench.report.ratios import foot
 from shmbench.timing import other_load
-from shmbench.timing.other_load import BUSY, Others
-from shmbench.timing.run_load import RunLoad, busy_before, busy_during
+from shmbench.timing.other_load import BUSY, Others, WholeRun, busy_during
+from shmbench.timing.run_load import RunLoad, busy_before
 
 from tests.support.benched import shmbench
 
@@ -92,3 +92,18 @@ def test_a_comparison_names_the_busiest_of_its_runs() -> None:
     ]
     assert foot(results).splitlines()[0] == "# busy: others used up to 45% of the cores; these times are too long"
     assert "busy" not in foot(results[:1])
+
+
+def test_children_of_a_whole_run_are_not_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Children that have ended have worked 1.5 of the 1.75 s that two cores have worked in 1 s: others have 0.25."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(os, "getloadavg", lambda: (3.25, 0, 0))
+    monkeypatch.setattr(Others, "stolen_seconds", lambda _: 0.0)
+    told = iter([(10.0, 100.0, 7.0), (11.0, 101.75, 8.5)])
+    monkeypatch.setattr(Others, "_now", lambda _: next(told))
+    run = WholeRun()
+    monkeypatch.setattr(other_load.time, "monotonic", lambda: 11.0)
+    monkeypatch.setattr(run._others, "_began", (10.0, 100.0, 7.0))
+    load = run.end()
+    assert load == {"others": 0.125, "stolen": 0.0, "average_before": 3.25, "average_after": 3.25}
+    assert busy_during(load).startswith("# busy: others used 12% of the cores meanwhile; load 3.25 before")

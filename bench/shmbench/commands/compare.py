@@ -19,7 +19,7 @@ from shmbench.cli.options import ALIASES, COLLECTIVES, DTYPES, LIMITS, OPS, REDU
 from shmbench.report.ratios import TITLES, Result, foot, head, lines
 from shmbench.timing import neighbour
 from shmbench.timing.launch import Failed, beside, run
-from shmbench.timing.peers import FOLDER, PEERS, SCRIPTS, installed
+from shmbench.timing.peers import FOLDER, PEERS, SCRIPTS, installed, of_python
 
 LOOPS = 3  # timed loops per process; their median is the time of the round
 
@@ -79,8 +79,8 @@ def _run(given: argparse.Namespace, library: str, name: str, sizes: Iterable[int
         arguments += given.conditions.flags()
         arguments += ["--neighbour", str(given.neighbour_pid)] if given.neighbour_pid else []
         try:
-            with beside(runner, given.peers, given.conditions.beside, given.ranks, given.timeout):
-                run(runner, given.peers, arguments, given.ranks, given.timeout)
+            with beside(runner, given.homes, given.conditions.beside, given.ranks, given.timeout):
+                run(runner, given.homes, arguments, given.ranks, given.timeout)
             table = _read(out)
             table["options"]["conditions"] = asdict(given.conditions)
         except Failed as e:
@@ -126,7 +126,10 @@ def _keep(path: Path, results: list[Result]) -> None:
 def _parse(argv: list[str]) -> argparse.Namespace:
     parser = make_parser()
     given = parser.parse_args(argv)
-    there = installed(given.peers)
+    try:
+        there = given.homes = installed(given.peers) | (of_python(given.python) if given.python else {})
+    except ValueError as e:
+        parser.error(f"--python: {e}")
     given.collectives = list(dict.fromkeys(given.collectives)) or list(COLLECTIVES)
     given.libraries = ["shmcoll", *(name for name in given.libraries or there if name != "shmcoll")]
     given.dtype = ALIASES.get(given.dtype, given.dtype)
@@ -134,7 +137,8 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     if not SCRIPTS.is_dir():
         parser.error("the peers need a checkout of shmcoll: git clone it, and run `make peers` there")
     if missing or not there:
-        parser.error(f"not installed in {given.peers}: {', '.join(missing or PEERS)}; `make peers` does that")
+        own = "" if given.python else ", or give --python a Python that has mpi4py or torch"
+        parser.error(f"not installed in {given.peers}: {', '.join(missing or PEERS)}; `make peers` does that{own}")
     if given.root >= given.ranks:
         parser.error(f"-r {given.root} is not a rank of {given.ranks}: roots are 0 to {given.ranks - 1}")
     if given.json and not given.json.absolute().parent.is_dir():
@@ -154,8 +158,9 @@ def _parse(argv: list[str]) -> argparse.Namespace:
 def make_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="shmbench compare",
-        description="Measure shmcoll and the peers that `make peers` has installed, in turn, and print the ratios. A "
-        "peer that has no such operation is shown as -, one that fails is reported and left out.",
+        description="Measure shmcoll and the peers that `make peers` has installed, or that the Python of --python "
+        "has, in turn, and print the ratios. A peer that has no such operation is shown as -, one that fails is "
+        "reported and left out.",
         epilog="Exit code: 0, 1 when shmcoll failed or its results were wrong, 2 for wrong options.",
     )
     add = parser.add_argument
@@ -177,6 +182,8 @@ def make_parser() -> argparse.ArgumentParser:
         help="more jobs of the same library and size, which sum up arrays of 64 KiB meanwhile (0)")  # fmt: skip
     add("--timeout", type=at_least(1), default=300, metavar="S", help="seconds that a library may take a round (300)")
     add("--peers", type=Path, default=FOLDER, metavar="FOLDER", help="where the peers are installed (.peers)")
+    add("--python", type=Path, metavar="PYTHON",
+        help="add mpi4py and torch of this Python, with the mpiexec beside it or in PATH")  # fmt: skip
     add("--json", type=Path, metavar="FILE", help="write all figures; `shmbench plot` draws them")
     add("--append", action="store_true", help="add the rounds to those that FILE holds, and print medians over all")
     return parser

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from shmbench.cli.flags import Parser, at_least, door_complaint, one_of
 from shmbench.cli.options import DOORS
 from shmbench.cli.sizes import microseconds, short_size
+from shmbench.timing.other_load import WholeRun, busy_during
 from shmbench.timing.peers import OF_MPI, SCRIPTS
 
 if TYPE_CHECKING:
@@ -67,13 +68,13 @@ def main(argv: list[str]) -> int:
     given = _parse(argv[1:] if compares else argv, compares)
     from shmbench.report.json_report import origin, verdict, write_calls
 
-    before = os.getloadavg()[0]
+    whole = WholeRun()
     lines, notes = _apart(given) if given.door == "mpi" else _together(given, compares)
-    wrong, load = sum(line.wrong for line in lines), {"average_before": before, "average_after": os.getloadavg()[0]}
+    wrong, load = sum(line.wrong for line in lines), whole.end()
     date = datetime.now(UTC).isoformat(timespec="seconds")
     print(*notes, sep="\n", end="\n" if notes else "")
     print(f"# {origin()}; {date}")
-    print(f"# load average {before:.1f} before, {load['average_after']:.1f} after\n{verdict(wrong)}")
+    print(*filter(None, (busy_during(load), verdict(wrong))), sep="\n")
     if given.json:
         calls = [asdict(line) for line in lines]
         if not compares:
@@ -87,10 +88,11 @@ def main(argv: list[str]) -> int:
 def _together(given: argparse.Namespace, compares: bool) -> tuple[list[Line], list[str]]:
     """Measure in one job, and print. Returns the lines."""
     import shmcoll
+    from shmcoll.runner import api
 
-    lines: list[Line] = shmcoll.run(_on_rank, given.ranks, given.door, given.rounds, given.call, compares, given.quick)[
-        0
-    ]
+    asked = given.door, given.rounds, given.call, compares, given.quick
+    lines: list[Line] = shmcoll.run(_on_rank, given.ranks, *asked)[0]
+    api.shutdown()  # now the ranks' time counts as ours
     print(_head(given, compares), *map(_compared if compares else _text, lines), sep="\n")
     return lines, []
 

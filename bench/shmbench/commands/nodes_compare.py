@@ -23,6 +23,7 @@ from typing import Any
 from shmbench.cli.flags import Parser, at_least, one_of, size_list
 from shmbench.cli.options import COLLECTIVES
 from shmbench.cli.sizes import microseconds, short_size
+from shmbench.timing.other_load import WholeRun, busy_during
 from shmbench.timing.peers import IMPORTED, SCRIPTS
 
 USUAL = ("barrier", "all_reduce", "all_to_all", "all_gather", "broadcast", "reduce_scatter", "collective_permute")
@@ -41,11 +42,11 @@ def main(argv: list[str]) -> int:
     mpiexec = find_mpich() or parser.error(
         "--nodes needs MPICH, which simulates the nodes, and mpi4py beside shmcoll: pip install 'shmcoll[nodes]' mpich"
     )
-    before = os.getloadavg()[0]
+    whole = WholeRun()
     found = measure(mpiexec, given)
     if found is None:
         return 1
-    found["load"] = {"average_before": before, "average_after": os.getloadavg()[0]}
+    found["load"] = whole.end()
     print(*_table(found), sep="\n")
     if given.json:
         from shmbench.report.json_report import write
@@ -98,7 +99,7 @@ def _table(found: Mapping[str, Any]) -> Sequence[str]:
         f"{found['rounds']} rounds in turn",
         f"# {found['mpi']}, TCP between the nodes; shmcoll {found['shmcoll']}; {machine['processor']}, "
         f"{machine['cores']} cores",
-        f"# load average {load['average_before']:.1f} before, {load['average_after']:.1f} after",
+        *filter(None, [busy_during(load)]),
         "#",
         f"# {'collective':<20}{'size':>9}{'flat MPI':>12}{'shmcoll':>12}{'ratio':>8}",
     ]

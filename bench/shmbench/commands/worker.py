@@ -11,7 +11,8 @@ from shmbench.collectives.payload import dtype_of
 from shmbench.report import json_report, table
 from shmbench.timing.library import Library, Shmcoll
 from shmbench.timing.measure import Bench, Plan, cases, sized
-from shmbench.timing.run_load import RunLoad, busy_before, busy_during
+from shmbench.timing.other_load import busy_during
+from shmbench.timing.run_load import RunLoad, busy_before
 from shmcoll.engine.system.switches import is_on
 
 

@@ -3,11 +3,14 @@
 A case has a time for each round of each table in which it is; its time is their median. Its noise is half the distance
 between their quartiles, relative to the median. A change counts if the middle halves of the rounds before and after do
 not overlap. With a single round there is no noise to go by, and every change counts. Times of different conditions
-(`shmbench/cli/conditions.py`) are not compared. Nothing fails if a file was measured while others used the cores.
+(`shmbench/cli/conditions.py`) are not compared.
+
+Rounds that were measured while others used the cores do not count if the case has others. If it has none, in one of the
+files, its change is shown and is neither slower nor faster, and never fails.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median, quantiles
 
 from shmbench.cli.sizes import microseconds, short_size
@@ -21,9 +24,10 @@ Case = tuple[str, str, int, str, str, str, int, str]
 
 @dataclass(frozen=True)
 class Rounds:
-    """The microseconds of a case in all rounds."""
+    """The microseconds of a case in all rounds that count. busy: others used the cores in each of them."""
 
     times: Sequence[float]
+    busy: bool = False
 
     @property
     def time(self) -> float:
@@ -60,22 +64,30 @@ class Difference:
         return max(self.before.noise, self.after.noise)
 
     @property
+    def busy(self) -> bool:
+        return self.before.busy or self.after.busy
+
+    @property
     def verdict(self) -> str:
         if not _apart(self.before, self.after):
             return "same"
+        if self.busy:
+            return "busy"
         return "slower" if self.change > 0 else "faster"
 
 
 @dataclass(frozen=True)
 class Found:
     """All cases in common, the machines and versions, and the number of cases that only one of the files has. busy: how
-    much of the cores others used, in words; empty if little. unlike: what differs if no case is in common."""
+    much of the cores others used, in words; empty if little. silent: whether the file says nothing of that. unlike:
+    what differs if no case is in common."""
 
     rows: Sequence[Difference]
     limit: float | None
     origins: tuple[Sequence[str], Sequence[str]]
     alone: tuple[int, int]
     busy: tuple[str, str]
+    silent: tuple[bool, bool]
     unlike: str
 
     @property
@@ -88,14 +100,18 @@ def compare(before: Sequence[Document], after: Sequence[Document], limit: float 
     `ValueError` if they were measured under different conditions."""
     one_kind([*before, *after])
     old, new = _rounds(before), _rounds(after)
-    loads = busy(before), busy(after)
     rows = []
     for case in (case for case in old if case in new):
         change = new[case].time / old[case].time - 1
-        fails = limit is not None and not any(loads) and change > limit and _apart(old[case], new[case])
-        rows.append(Difference(case, old[case], new[case], fails))
+        row = Difference(case, old[case], new[case], False)
+        rows.append(replace(row, fails=limit is not None and change > limit and row.verdict == "slower"))
     alone = len(old.keys() - new.keys()), len(new.keys() - old.keys())
-    return Found(rows, limit, (_origins(before), _origins(after)), alone, loads, _unlike(old, new))
+    loads, silent = (busy(before), busy(after)), (_is_silent(before), _is_silent(after))
+    return Found(rows, limit, (_origins(before), _origins(after)), alone, loads, silent, _unlike(old, new))
+
+
+def _is_silent(documents: Sequence[Document]) -> bool:
+    return not all(document.get("load") for document in documents)
 
 
 def _unlike(old: Iterable[Case], new: Iterable[Case]) -> str:
@@ -154,7 +170,10 @@ def _head(found: Found, before: str, after: str) -> Iterator[str]:
         yield f"{what}: {name}: {'; '.join(origins)}"
     for name, share in zip((before, after), found.busy, strict=True):
         if share:
-            yield f"busy: others used up to {share} during {name}: nothing fails. Measure again on a quiet machine"
+            yield f"busy: others used up to {share} during {name}: what was measured then cannot fail"
+    for name, is_silent in zip((before, after), found.silent, strict=True):
+        if is_silent:
+            yield f"{name} does not say how busy the machine was"
     for name, number in zip((before, after), found.alone, strict=True):
         if number:
             yield f"only in {name}: {number} case{'s' if number > 1 else ''}"
@@ -163,6 +182,8 @@ def _head(found: Found, before: str, after: str) -> Iterator[str]:
 def _summary(found: Found) -> str:
     counts = {word: sum(row.verdict == word for row in found.rows) for word in ("slower", "faster", "same")}
     told = ", ".join(f"{number} {word}" for word, number in counts.items())
+    if number := sum(row.verdict == "busy" for row in found.rows):
+        told += f", {number} changed on a busy machine: measure again on a quiet one"
     if found.limit is None:
         return told
     return f"{told}; {len(found.failures)} slower by more than {found.limit * 100:g}%"
@@ -175,8 +196,9 @@ def _apart(one: Rounds, other: Rounds) -> bool:
 
 
 def _rounds(documents: Sequence[Document]) -> dict[Case, Rounds]:
-    times: dict[Case, list[float]] = {}
+    times: dict[Case, dict[bool, list[float]]] = {}
     for document in documents:
+        loaded = bool(busy([document]))
         algorithm = document.get("options", {}).get("algorithm") or ""
         for row in document["rows"]:
             kind = ["" if row[key] == "none" else row[key] for key in ("type", "redop")]
@@ -184,8 +206,9 @@ def _rounds(documents: Sequence[Document]) -> dict[Case, Rounds]:
                 if row[placement]:
                     what = (document["library"], document["collective"], document["ranks"])
                     case = (*what, kind[0], kind[1], algorithm, row["size"], placement)
-                    times.setdefault(case, []).extend(row[placement].get("rounds") or [row[placement]["time"]])
-    return {case: Rounds(found) for case, found in times.items()}
+                    rounds = times.setdefault(case, {}).setdefault(loaded, [])
+                    rounds.extend(row[placement].get("rounds") or [row[placement]["time"]])
+    return {case: Rounds(found.get(False) or found[True], False not in found) for case, found in times.items()}
 
 
 def _origins(documents: Sequence[Document]) -> list[str]:

@@ -9,13 +9,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import IO
 
-from shmbench.timing.peers import IMPORTED, PEERS, SCRIPTS
+from shmbench.timing.peers import PEERS, SCRIPTS, Home, environment
 from shmcoll.engine.system.interpreter import flags, interpreter_environment
 from shmcoll.startup.rank_process import die_with
 
@@ -28,9 +27,9 @@ class Failed(Exception):
     """The run of a library failed. The text is one line with the reason."""
 
 
-def run(library: str, folder: Path, arguments: Sequence[str], ranks: int, timeout: float) -> None:
-    """Run the benchmark on shmcoll, or on a peer installed in `folder`. Raises `Failed`, also if the time is over."""
-    run_all(_commands(library, folder, arguments, ranks), timeout)
+def run(library: str, homes: Mapping[str, Home], arguments: Sequence[str], ranks: int, timeout: float) -> None:
+    """Run the benchmark on shmcoll, or on a peer, which has a home. Raises `Failed`, also if the time is over."""
+    run_all(_commands(library, homes, arguments, ranks), timeout)
 
 
 def run_all(commands: Sequence[Command], timeout: float) -> None:
@@ -45,12 +44,12 @@ def run_all(commands: Sequence[Command], timeout: float) -> None:
 
 
 @contextmanager
-def beside(library: str, folder: Path, jobs: int, ranks: int, timeout: float) -> Iterator[None]:
+def beside(library: str, homes: Mapping[str, Home], jobs: int, ranks: int, timeout: float) -> Iterator[None]:
     """Have so many other jobs of a library work for the time of the block, and at least `timeout` seconds if it takes
     longer: they sum up arrays of 64 KiB. Raises `Failed` if they do not start, or end before the block."""
     rounds = math.ceil(timeout / SHORTEST_ROUND)
     arguments = ["all_reduce", "-n", str(ranks), "--sizes", "64K", "-c", "0", "--rounds", str(rounds)]
-    commands = [command for _ in range(jobs) for command in _commands(library, folder, arguments, ranks)]
+    commands = [command for _ in range(jobs) for command in _commands(library, homes, arguments, ranks)]
     with tempfile.TemporaryFile() as told, started(commands, told) as processes:
         _await_table(told, processes, timeout)
         yield
@@ -76,19 +75,19 @@ def _check_running(processes: Sequence[subprocess.Popen[bytes]], told: IO[bytes]
             raise Failed(f"a job beside it: exit code {process.returncode}: {reason(told)}")
 
 
-def _commands(library: str, folder: Path, arguments: Sequence[str], ranks: int) -> list[Command]:
+def _commands(library: str, homes: Mapping[str, Home], arguments: Sequence[str], ranks: int) -> list[Command]:
     """Return the commands to start at the same time."""
     if library == "shmcoll":
         return [
             ([sys.executable, *flags(), "-m", "shmbench", *arguments], interpreter_environment(os.environ, sys.path))
         ]
-    peer, binaries = PEERS[library], folder / library / "bin"
-    command = [str(binaries / "python"), str(SCRIPTS / peer.script), *arguments]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, IMPORTED)), "OMP_NUM_THREADS": "1"}
+    peer, home = PEERS[library], homes[library]
+    command = [str(home.python), str(SCRIPTS / peer.script), *arguments]
+    variables = environment()
     if peer.mpiexec is not None:
-        return [([str(binaries / "mpiexec"), *peer.mpiexec, "-n", str(ranks), *command], environment)]
-    environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "WORLD_SIZE": str(ranks)}
-    return [(command, environment | {"RANK": str(rank)}) for rank in range(ranks)]
+        return [([str(home.mpiexec), *peer.mpiexec, "-n", str(ranks), *command], variables)]
+    variables |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "WORLD_SIZE": str(ranks)}
+    return [(command, variables | {"RANK": str(rank)}) for rank in range(ranks)]
 
 
 def _free_port() -> int:
@@ -103,11 +102,11 @@ def started(commands: Sequence[Command], told: IO[bytes]) -> Iterator[list[subpr
     """Start all of them. Those that still run at the end are ended, with all processes that they have started."""
     processes: list[subprocess.Popen[bytes]] = []
     try:
-        for command, environment in commands:
+        for command, variables in commands:
             processes.append(
                 subprocess.Popen(
                     command,
-                    env=environment,
+                    env=variables,
                     stdin=subprocess.DEVNULL,
                     stdout=told,
                     stderr=subprocess.STDOUT,

@@ -7,7 +7,7 @@ others, and is told apart (`stolen`).
 import os
 import resource
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from shmbench.timing.neighbour import seconds_used
 
@@ -54,6 +54,32 @@ class Others:
         how long they have worked for us. Raises `RuntimeError` if the neighbour has ended."""
         busy = self.worked_seconds() - (seconds_used(self._neighbour) if self._neighbour else 0.0)
         return time.monotonic(), busy, own_seconds()
+
+
+class WholeRun:
+    """The load from now on until `end` is called, of a run whose ranks are all children that have ended by then."""
+
+    def __init__(self) -> None:
+        self._others, self._average = Others(), os.getloadavg()[0]
+
+    def end(self) -> dict[str, float]:
+        """Return the keys of the JSON, as `RunLoad.end` does."""
+        return {
+            "others": round(self._others.share(), 3),
+            "stolen": round(self._others.stolen(), 3),
+            "average_before": self._average,
+            "average_after": os.getloadavg()[0],
+        }
+
+
+def busy_during(load: Mapping[str, float]) -> str:
+    """Return a line for people if other processes have worked meanwhile, else ""."""
+    if load["others"] <= BUSY:
+        return ""
+    return (
+        f"# busy: others used {in_words(load['others'], load['stolen'])} meanwhile; load "
+        f"{load['average_before']:.2f} before, {load['average_after']:.2f} after. Measure again on a quiet machine"
+    )
 
 
 def in_words(others: float, stolen: float) -> str:

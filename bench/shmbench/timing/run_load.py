@@ -41,13 +41,3 @@ def busy_before(load: RunLoad) -> str:
     if load.before <= BUSY:
         return ""
     return f"# busy: others use {in_words(load.before, load.stolen_before)}; load {load.average_before:.2f}"
-
-
-def busy_during(load: dict[str, float]) -> str:
-    """Return a line for people if other processes have worked meanwhile, else ""."""
-    if load["others"] <= BUSY:
-        return ""
-    return (
-        f"# busy: others used {in_words(load['others'], load['stolen'])} meanwhile; load "
-        f"{load['average_before']:.2f} before, {load['average_after']:.2f} after. Measure again on a quiet machine"
-    )
