@@ -14,7 +14,6 @@ that rank writes its site. A sender whose messages may be among them waits for t
 other.
 """
 
-import sys
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
@@ -29,6 +28,7 @@ from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.messages.buffers import MessageBuffers, SeenMessages
 from shmcoll.engine.messages.send import BEGIN, BESIDE
+from shmcoll.engine.system import log
 from shmcoll.runtime import waiting
 
 _KEPT = 8  # lines for each receiver and tag
@@ -88,7 +88,7 @@ def tell(dispatcher: LeavingDispatcher) -> None:
     if dispatcher.group.has_ended() or dispatcher.failures.has_failed():
         return
     for line in _lines(dispatcher):
-        print(f"shmcoll: {dispatcher.failures.where}: {line}", file=sys.stderr, flush=True)
+        log.warning(f"{dispatcher.failures.where}: {line}")
 
 
 def _lines(dispatcher: LeavingDispatcher) -> Iterator[str]:
