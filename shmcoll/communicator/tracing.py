@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,13 +54,17 @@ def recorded(comm: Any, file: str | os.PathLike[str] | None) -> Iterator[Trace]:
         wrong = error
     try:
         _raise_first(comm, wrong)
+        first, begun = comm._difference_of_clocks(), time.monotonic_ns()
         trace, before = Trace(), read(comm)
         yield trace
-        after = read(comm)
+        after, ended = read(comm), time.monotonic_ns()
     finally:
         if is_on:
             rank.record_no_more(traces=True)
-    gathered = comm.gather_object(reading.since(before, after), 0)
+    last = comm._difference_of_clocks()
+    drift = (last[0] - first[0]) / (ended - begun)
+    mine = reading.shifted(reading.since(before, after), first[0], drift, max(first[1], last[1]))
+    gathered = comm.gather_object(mine, 0)
     wrong = None
     if gathered is not None:
         trace.profiles = reading.joined(gathered)

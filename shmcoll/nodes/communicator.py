@@ -15,7 +15,7 @@ from shmcoll.communicator.communicator import Communicator, name_methods
 from shmcoll.communicator.native_call import unrouted
 from shmcoll.communicator.objects import Parts
 from shmcoll.errors import CallNotAllowed, RankFailed
-from shmcoll.nodes import groups, survivors
+from shmcoll.nodes import clocks, groups, survivors
 from shmcoll.nodes.dispatcher import NodesDispatcher
 from shmcoll.nodes.messages import NodesMessages
 from shmcoll.nodes.shared_results import NodesSharedResults
@@ -137,6 +137,9 @@ class NodesCommunicator(NodesSharedResults, NodesMessages):
 
     def _is_world(self) -> bool:
         return self is self._job.world
+
+    def _difference_of_clocks(self) -> tuple[int, int]:
+        return clocks.difference(self)
 
     # --- how ----------------------------------------------------------------------------------------------------------
 

@@ -44,6 +44,7 @@ from shmcoll.nodes.opening.layout import WIDE_KERNEL
 from shmcoll.nodes.point_to_point.far_messages import FarMessages
 from shmcoll.nodes.point_to_point.message_entries import ELSEWHERE, MESSAGES, make_callable
 from shmcoll.nodes.point_to_point.posted_receives import PostedReceives
+from shmcoll.profiling.recorder import Recorder
 from shmcoll.runtime.async_worker import AsyncWorker
 from shmcoll.runtime.dispatcher import Calls
 
@@ -110,7 +111,6 @@ class NodesDispatcher(Calls):
         self.leaders = max(1, min(leaders, topology.smallest))
         self.is_leader = topology.index == 0
         self.local_rank = inner._local_rank
-        self.profile = None
         self.group = NodesGroup(inner._dispatcher.group, inner.rank, channel.ranks)
         self.words = tables.new_context(self.size)
         self.own_table = self.words.ctypes.data + tables.OWN_TABLE
@@ -124,6 +124,8 @@ class NodesDispatcher(Calls):
         self.posted = PostedReceives(self, self.far_messages)
         self._indices = {rank: index for index, rank in enumerate(topology.local)}
         self.checks_buffers = is_on("SHMCOLL_CHECK")
+        inner._dispatcher.outer = self
+        inner._dispatcher.record_by(self.local_rank.recorder)
         self._timeout = inner.timeout
         self.timeout = inner.timeout
         self.operation = ""
@@ -218,6 +220,14 @@ class NodesDispatcher(Calls):
         """Raise if no call is possible any more."""
         super().check_open(operation)
         self.channel.wire.check_open()
+
+    def record_by(self, recorder: Recorder | None) -> None:
+        """Have calls recorded from now on, or not any more."""
+        if recorder:
+            self.profile = recorder.attach_over_nodes(self.channel.number, tuple(self.channel.ranks), self.words)
+        else:
+            self.profile = None
+            self.words[c.PROFILE // WORD] = 0
 
     def finish(self) -> None:
         """Complete what is pending, and refuse further calls."""

@@ -33,9 +33,9 @@ from shmcoll.profiling.recorder import (
     GROUP,
     IN_COMPOSITE,
     IN_FRONT_END,
-    IN_NODES,
     IN_RANGE,
     NAME,
+    NODES_GROUP,
     NOTE,
     SLOT,
     THREAD,
@@ -43,21 +43,45 @@ from shmcoll.profiling.recorder import (
 from shmcoll.profiling.spans import CALL, FRONT_END, MAIN, MESSAGE, PART, RANGE, WORKER, RankProfile, Span, Total
 
 _SPAN = struct.Struct("=8q")
-_KINDS = {IN_RANGE: RANGE, IN_FRONT_END: FRONT_END, IN_COMPOSITE: CALL, IN_NODES: CALL}
+_KINDS = {IN_RANGE: RANGE, IN_FRONT_END: FRONT_END, IN_COMPOSITE: CALL}
 _COARSE = 1 << 2 * p.LASTED_BITS
 
 
 def profiles(arena: Arena) -> list[RankProfile]:
     """Return the profile of each rank that has recorded one, in order of ranks. It may be called at any time."""
-    return joined(one for one in (read(arena, rank) for rank in range(arena.ranks)) if one)
+    found = []
+    for rank in range(arena.ranks):
+        if (region := _region(arena, rank)) and (one := read(arena, rank)):
+            found.append(shifted(one, region.word(p.HEAD_OFFSET), 0.0, region.word(p.HEAD_ACCURACY)))
+    return joined(found)
 
 
 def read(arena: Arena, rank: int) -> RankProfile | None:
-    """Return the profile of one rank, to be `joined` with others. None if it has recorded none."""
+    """Return the profile of one rank, by the clock of its node, to be `joined` with others. None if it has recorded
+    none."""
     facts = read_facts(arena)
     numbers = (facts and read_numbers(arena, facts)) or range(arena.ranks)
     region = _region(arena, rank)
-    return _Reader(region, rank, tuple(numbers), facts.node if facts else 0).profile() if region else None
+    if region is None:
+        return None
+    size = facts.ranks if facts else arena.ranks
+    return _Reader(region, rank, tuple(numbers), facts.node if facts else 0, size).profile()
+
+
+def shifted(one: RankProfile, difference: int, drift: float, accuracy: int) -> RankProfile:
+    """Return a profile by the clock of node 0. difference: what to add to a time when recording began; it grows by
+    `drift` each ns."""
+    if accuracy <= 0:  # this is node 0, or the only one
+        return one
+
+    def there(when: int) -> int:
+        return when + difference + int(drift * (when - one.begun))
+
+    spans = []
+    for span in one.spans:
+        begin, end = there(span.begin), there(span.end)
+        spans.append(replace(span, begin=begin, end=end, waited=min(span.waited, end - begin)))
+    return replace(one, spans=spans, begun=there(one.begun), ended=there(one.ended), accuracy=accuracy)
 
 
 def joined(those: Iterable[RankProfile]) -> list[RankProfile]:
@@ -161,15 +185,17 @@ class _Communicator(NamedTuple):
 
 
 class _Reader:
-    """Reads the region of a rank. numbers: the numbers in the job of the ranks of this node."""
+    """Reads the region of a rank. numbers: the numbers in the job of the ranks of this node. job_size: its ranks."""
 
-    def __init__(self, region: _Region, rank: int, numbers: tuple[int, ...], node: int):
-        self._region, self._numbers, self._node = region, numbers, node
+    def __init__(self, region: _Region, rank: int, numbers: tuple[int, ...], node: int, job_size: int):
+        self._region, self._numbers, self._node, self._job_size = region, numbers, node, job_size
         self._local, self._rank = rank, numbers[rank]
         self._ranks = region.arena.ranks
         texts = region.read(p.slots_offset(self._ranks), region.slots * p.SLOT_BYTES)
         self._texts = dict(_chains(texts))
-        self._communicators = {n: self._communicator(t[1:]) for n, t in self._texts.items() if t[:1] == GROUP}
+        self._communicators = {
+            n: self._communicator(t) for n, t in self._texts.items() if t[:1] in (GROUP, NODES_GROUP)
+        }
         self._threads = {part_of_thread(region.word(p.HEAD_MAIN)): MAIN}
         for text in self._texts.values():
             if text[:1] == THREAD and text[1:].isdecimal():
@@ -193,9 +219,12 @@ class _Reader:
         )
 
     def _communicator(self, text: str) -> _Communicator:
-        ranks = tuple(_parsed(text.partition(":")[2], self._ranks))
-        number = int.from_bytes(hashlib.sha256(to_bytes(f"{self._node} {text}")).digest()[:WORD], "little")
-        return _Communicator(number, tuple(self._numbers[rank] for rank in ranks))
+        listed = text.partition(":")[2]
+        if text[:1] == NODES_GROUP:
+            where, ranks = "", tuple(_parsed(listed, self._job_size))
+        else:
+            where, ranks = f"{self._node} ", tuple(self._numbers[rank] for rank in _parsed(listed, self._ranks))
+        return _Communicator(int.from_bytes(hashlib.sha256(to_bytes(where + text)).digest()[:WORD], "little"), ranks)
 
     def _totals(self) -> list[Total]:
         table = np.frombuffer(self._region.read(p.totals_offset(self._ranks), p.TOTALS_BYTES), np.int64).reshape(-1, 4)
@@ -229,13 +258,13 @@ class _Reader:
     def _span(self, words: tuple[int, ...]) -> Span | None:
         begin, lasted, call, first, second, length, number, what = words
         record = record_of(layout.call_operation(call))
-        comm = self._communicators.get(what & (1 << p.STATUS_SHIFT) - 1)
+        comm = self._communicators.get(what & (1 << p.PART_BIT) - 1)
         if record is None or comm is None or begin <= 0 or lasted < 0 or what < 0 or length < 0:
             return None
         end, waited = begin + _ns(lasted), _ns(lasted >> p.LASTED_BITS | lasted & _COARSE)
         is_message = bool(record.form & PEER)
         peer = comm.ranks[first] if is_message and 0 <= first < len(comm.ranks) else -1
-        composite = layout.call_composite(call)
+        is_part = what >> p.PART_BIT & 1
         itself = call & (1 << 24 + layout.COMPOSITE_SHIFT) - 1
         name, words_ = _described(record.name, itself, first, second, _array(layout.call_dtype(call), length))
         return Span(
@@ -244,7 +273,7 @@ class _Reader:
             group=comm.ranks,
             communicator=comm.number,
             thread=self._thread(what >> p.THREAD_SHIFT),
-            kind=MESSAGE if is_message else PART if composite else CALL,
+            kind=MESSAGE if is_message else PART if is_part else CALL,
             name=name,
             words=words_,
             begin=begin,

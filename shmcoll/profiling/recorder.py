@@ -42,8 +42,8 @@ SPANS = 1 << 16  # a power of two
 FEWEST_SPANS = 1 << 10
 SLOTS = 1 << 11
 
-NAME, GROUP, THREAD = "n", "g", "t"  # the first letter of a text
-IN_RANGE, IN_FRONT_END, IN_COMPOSITE, IN_NODES = range(4)  # kinds of notes
+NAME, GROUP, NODES_GROUP, THREAD = "n", "g", "N", "t"  # the first letter of a text
+IN_RANGE, IN_FRONT_END, IN_COMPOSITE = range(3)  # kinds of notes
 
 SLOT = struct.Struct("=II120s")
 NOTE = struct.Struct("=8q")
@@ -51,13 +51,13 @@ _LONGEST = 1000  # characters of a name
 
 
 class Profile:
-    """What a communicator records. words: for native code, see `engine/protocol/profile.py`."""
+    """What a communicator records. words: for native code, see `engine/protocol/profile.py`. kind: GROUP, or
+    NODES_GROUP, whose ranks are numbers in the job."""
 
-    def __init__(self, recorder: "Recorder", group: Group):
+    def __init__(self, recorder: "Recorder", kind: str, identity: str, ranks: tuple[int, ...]):
         self.recorder = recorder
         self.words = np.zeros(p.PROFILE_WORDS, np.int64)
-        which = [group.arena.load(group.offset + layout.IDENTITY + i * WORD) & (1 << 64) - 1 for i in (0, 1)]
-        self.group = recorder.text(GROUP, f"{which[0]:x}.{which[1]:x}:{_ranges(group.ranks)}")
+        self.group = recorder.text(kind, f"{identity}:{_ranges(ranks)}")
         self.words[[p.RECORDER // WORD, p.GROUP // WORD]] = recorder.words.ctypes.data, self.group
         self.words[[p.BEGIN // WORD, p.END // WORD, p.WAIT // WORD]] = recorder.functions
         self.words[p.USES_CLOCK // WORD] = not is_a_clock()
@@ -69,11 +69,17 @@ class Profile:
 
     @contextmanager
     def composite(self, name: str, words: np.ndarray) -> Iterator[None]:
-        """Record the block as one call, whose parts native code records. words: the context."""
+        """Record the block as one call, whose parts native code records, unless it is a part itself. words: the
+        context."""
+        if self.words[p.PARTS // WORD]:
+            yield
+            return
         waited, moved, begun = self.waited, int(words[c.MOVED // WORD]), time.monotonic_ns()
+        self.words[p.PARTS // WORD] += 1
         try:
             yield
         finally:
+            self.words[p.PARTS // WORD] -= 1
             waited, moved = self.waited - waited, int(words[c.MOVED // WORD]) - moved
             ended = self.recorder.note(IN_COMPOSITE, name, begun, waited, moved, self.group)
             self.recorder.count(layout.COMPOSITE_NAMES.index(name), moved, ended - begun, waited)
@@ -118,13 +124,28 @@ class Recorder:
                 self.know_thread(thread.ident or 0)
         arena.store(layout.directory_offset(arena.ranks, rank) + layout.PROFILE, self.offset)
 
-    def attach(self, group: Group, words: np.ndarray) -> Profile:
-        """Record the calls of a communicator from now on. words: its context."""
-        profile = Profile(self, group)
+    def attach(self, group: Group, words: np.ndarray, *, is_part: bool) -> Profile:
+        """Record the calls of a communicator from now on. words: its context. is_part: they are parts of the calls of
+        another one."""
+        which = [group.arena.load(group.offset + layout.IDENTITY + i * WORD) & (1 << 64) - 1 for i in (0, 1)]
+        profile = Profile(self, GROUP, f"{which[0]:x}.{which[1]:x}", group.ranks)
+        profile.words[p.PARTS // WORD] = is_part
+        return self._attached(profile, words)
+
+    def attach_over_nodes(self, number: int, ranks: tuple[int, ...], words: np.ndarray) -> Profile:
+        """Do the same for a group over nodes. number: with the first rank, what tells it from others of the job."""
+        return self._attached(Profile(self, NODES_GROUP, f"{number}.{ranks[0]}", ranks), words)
+
+    def _attached(self, profile: Profile, words: np.ndarray) -> Profile:
         self._kept.append(profile)
         words[c.PROFILE // WORD] = profile.words.ctypes.data
         self.arena.store(self.offset + p.HEAD_ENDED, 0)
         return profile
+
+    def note_clock(self, difference: int, accuracy: int) -> None:
+        """Note what to add to times for the clock of node 0, and by how many ns that may be wrong."""
+        self.arena.store(self.offset + p.HEAD_OFFSET, difference)
+        self.arena.store(self.offset + p.HEAD_ACCURACY, accuracy)
 
     def note_end(self) -> None:
         """Note that this rank leaves."""

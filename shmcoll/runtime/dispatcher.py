@@ -28,7 +28,7 @@ from shmcoll.engine.system import log
 from shmcoll.engine.system.green_threads import check_threads
 from shmcoll.engine.system.switches import is_on
 from shmcoll.errors import CallNotAllowed
-from shmcoll.profiling.recorder import Profile
+from shmcoll.profiling.recorder import Profile, Recorder
 from shmcoll.runtime import helpers, leftovers
 from shmcoll.runtime.async_worker import AsyncWorker, check_rank
 from shmcoll.runtime.failure_reporter import Checking, FailureReporter
@@ -44,6 +44,7 @@ class Calls:
     worker: AsyncWorker
     failures: Any
     profile: Profile | None  # while calls are recorded
+    outer: "Calls | None" = None  # whose calls are made of the calls of this one
 
     def checking(self, operation: str) -> Checking:
         """Return a context manager that notes refused arguments for the peers: `with dispatcher.checking(op) as
@@ -65,6 +66,10 @@ class Calls:
     def check_rank(self, operation: str) -> None:
         """Raise in a process that this rank has forked."""
         check_rank(self.local_rank.pid, operation, f"rank {self.failures.name}")
+
+    def record_by(self, recorder: Recorder | None) -> None:
+        """Have calls recorded from now on, or not any more."""
+        raise NotImplementedError
 
     def check_open(self, operation: str) -> None:
         """Raise if no call is possible any more."""
@@ -98,7 +103,7 @@ class Dispatcher(Calls):
         self.sent = leftovers.SentMessages() if self.checks_buffers else None
         self.worker.unseen = {} if self.checks_buffers else None
         self._faulty = fault_injection.plan(local_rank.rank)
-        self.profile = local_rank.recorder.attach(group, self.words) if local_rank.recorder else None
+        self.record_by(local_rank.recorder)
         self._routines: dict[str, Callable[..., int]] = {}
 
     def _fill_context(self) -> None:
@@ -181,6 +186,16 @@ class Dispatcher(Calls):
 
     def tell_leftovers(self) -> None:
         leftovers.tell(self)
+
+    def record_by(self, recorder: Recorder | None) -> None:
+        """Have calls recorded from now on, or not any more."""
+        if recorder:
+            self.profile = recorder.attach(self.group, self.words, is_part=self.outer is not None)
+        else:
+            self.profile = None
+            self.words[c.PROFILE // WORD] = 0
+        if self.outer:
+            self.outer.record_by(recorder)
 
     def abandon(self) -> None:
         """Refuse all calls, of which there has been none: the communicator is not returned."""

@@ -43,6 +43,7 @@ class OpenCommunicator(Protocol):
     profile: Profile | None
 
     def shut(self) -> None: ...
+    def record_by(self, recorder: Recorder | None) -> None: ...
 
     def tell_leftovers(self) -> None: ...
 
@@ -148,7 +149,8 @@ class LocalRank:
         made.begin(traces=traces)
         self.recorder = recorder.current = made
         for dispatcher in self.dispatchers:
-            dispatcher.profile = dispatcher.profile or made.attach(dispatcher.group, dispatcher.words)
+            if dispatcher.profile is None:
+                dispatcher.record_by(made)
         return made
 
     def record_no_more(self, *, traces: bool) -> None:
@@ -156,8 +158,7 @@ class LocalRank:
         if self._recorder and not self._recorder.end(traces=traces):
             self.recorder = recorder.current = None
             for dispatcher in self.dispatchers:
-                dispatcher.profile = None
-                dispatcher.words[c.PROFILE // WORD] = 0
+                dispatcher.record_by(None)
 
     def share_arrays(self) -> ArraySharing:
         """Return what allocates ordinary numpy arrays in shared memory. Made by the first call, which loads code."""

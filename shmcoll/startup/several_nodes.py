@@ -39,6 +39,7 @@ from shmcoll.engine.system import log
 from shmcoll.engine.system.cores import usable_cores
 from shmcoll.engine.system.handlers import reraise_of_handler
 from shmcoll.errors import CallNotAllowed, ShmcollError
+from shmcoll.nodes import clocks
 from shmcoll.nodes.job import Job
 from shmcoll.nodes.mpi import watcher
 from shmcoll.nodes.mpi.progress import Progress
@@ -145,6 +146,11 @@ def _connect(mpi: Any, own: Any, launcher: str, limits: tuple[float, float], lea
         return _connect(mpi, survivors, launcher, limits, leaders)
 
     job = Job(topology, wire, progress, node, leaders or usual, join_again)
+    if local_rank.recorder:
+        inner = job.world._dispatcher.inner._dispatcher
+        inner.record_by(None)
+        local_rank.recorder.note_clock(*clocks.difference(job.world))
+        inner.record_by(local_rank.recorder)
     if watcher.is_needed():
         if topology.index == 0:
             watcher.start(arena)

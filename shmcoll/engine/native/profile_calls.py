@@ -71,11 +71,17 @@ def end_call(ctx, kind, status, ended, thread):
     begin = time_at(recorder, begun)
     end = max(time_at(recorder, ended), begin)
     waited, length = min(waited, end - begin), bytes_of(ctx, kind, status)
-    if is_message or peek(ctx + c.ALGORITHM) >> layout.COMPOSITE_SHIFT == 0:
+    if not is_part(ctx, kind):
         count(peek(recorder + p.TOTALS), peek(ctx + c.OPERATION), length, end - begin, waited)
     if peek(recorder + p.SPANS):
         write_span(ctx, recorder, kind, status, begin, packed(end - begin, waited), length, thread)
     return 0
+
+
+def is_part(ctx, kind):
+    if kind & PEER:
+        return 0
+    return peek(peek(ctx + c.PROFILE) + p.PARTS) != 0 or peek(ctx + c.ALGORITHM) >> layout.COMPOSITE_SHIFT != 0
 
 
 def only_looks(ctx, kind):
@@ -109,8 +115,8 @@ def packed(lasted, waited):
     return min(lasted >> p.COARSE, most) | (min(waited >> p.COARSE, most) | 1 << p.LASTED_BITS) << p.LASTED_BITS
 
 
-def packed_what(ctx, status, thread):
-    group = peek(peek(ctx + c.PROFILE) + p.GROUP)
+def packed_what(ctx, kind, status, thread):
+    group = peek(peek(ctx + c.PROFILE) + p.GROUP) | is_part(ctx, kind) << p.PART_BIT
     return group | max(status, c.OK) << p.STATUS_SHIFT | part_of_thread(thread) << p.THREAD_SHIFT
 
 
@@ -126,7 +132,7 @@ def write_span(ctx, recorder, kind, status, begin, lasted, length, thread):
     store_release(span + p.SPAN_BEGIN, begin)
     store_release(span + p.SPAN_LASTED, lasted)
     store_release(span + p.SPAN_BYTES, length)
-    store_release(span + p.SPAN_WHAT, packed_what(ctx, status, thread))
+    store_release(span + p.SPAN_WHAT, packed_what(ctx, kind, status, thread))
     if kind & PEER:
         write_message(ctx, span, kind, status)
     else:

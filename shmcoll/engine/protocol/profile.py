@@ -46,7 +46,7 @@ not there at first. On, about 40 ns a call.
 
 from shmcoll.engine import context as c
 from shmcoll.engine import layout
-from shmcoll.engine.atomics import call, call_long, clock, cycles, peek
+from shmcoll.engine.atomics import call, call_long, clock, cycles, peek, poke
 from shmcoll.engine.collective import OPERATION_CODES
 from shmcoll.engine.layout import LINE, PAGE, WORD
 
@@ -57,6 +57,10 @@ HEAD_MAGIC, HEAD_RANKS, HEAD_SLOTS, HEAD_MAIN, HEAD_BEGAN, HEAD_ENDED, HEAD_TRAC
     WORD * i for i in range(8)
 )
 HEAD_COUNT = LINE
+HEAD_OFFSET, HEAD_ACCURACY = (
+    LINE + WORD,
+    LINE + 2 * WORD,
+)  # what to add for the clock of node 0, and how well it is known
 HEAD_BYTES = 2 * LINE
 
 COMPOSITE_ROWS = 32  # rows of composite calls, behind those of operations
@@ -78,8 +82,8 @@ SPAN_LENGTH = 8 * WORD
 #: of 1 << COARSE ns
 LASTED_BITS = 31
 COARSE = 10
-#: WHAT: the group, the status, a part of the thread's identity
-STATUS_SHIFT, THREAD_SHIFT = 16, 24
+#: WHAT: the group, whether the call is a part of another one, the status, a part of the thread's identity
+PART_BIT, STATUS_SHIFT, THREAD_SHIFT = 15, 16, 24
 
 # --- private: the profile of a communicator, to which PROFILE of the context points -----------------------------------
 RECORDER = 0  # address of the recorder
@@ -88,7 +92,8 @@ WAITED = 2 * WORD  # ns that calls have waited so far
 CALL_BEGUN, SEND_BEGUN = 3 * WORD, 5 * WORD  # the counter at the begin of a call, and WAITED then; 0: there is none
 BEGIN, END, WAIT = (WORD * i for i in range(7, 10))  # addresses of the functions of `native/profile_calls.py`
 USES_CLOCK = 10 * WORD  # whether the clock is read in place of the cycle counter
-PROFILE_WORDS = 11
+PARTS = 11 * WORD  # not 0: collectives are parts of other calls, and in no total
+PROFILE_WORDS = 12
 
 # --- private: the recorder of the process -----------------------------------------------------------------------------
 (
@@ -163,3 +168,9 @@ def end_call(ctx, kind, status, ended, thread):
         profile = peek(ctx + c.PROFILE)
         if profile:
             call_long(peek(profile + END), ctx, kind, status, ended, thread)
+
+
+def carry_waits(ctx, inner):
+    """Count the waits of another communicator for this one, whose calls are made of that one's. inner: its context."""
+    if peek(ctx + c.PROFILE) and peek(inner + c.PROFILE):
+        poke(peek(ctx + c.PROFILE) + WAITED, peek(peek(inner + c.PROFILE) + WAITED))

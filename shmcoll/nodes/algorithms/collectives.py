@@ -35,6 +35,7 @@ from shmcoll.engine.native.arguments import FIXED, argument_word
 from shmcoll.engine.native.entering import goes_on, what_hinders
 from shmcoll.engine.native.entry import make_entry, phase_argument
 from shmcoll.engine.native.entry_counts import make_entry as make_entry_with_counts
+from shmcoll.engine.protocol.profile import begin_call, carry_waits, counter, end_call
 from shmcoll.engine.protocol.reduction import ALL, KERNEL_GIVEN
 from shmcoll.nodes.algorithms.counted import all_gather_v, all_to_all_v, gather_v, scatter_v
 from shmcoll.nodes.algorithms.long_moves import all_gather_long, exchange_blocks, gather_long, permute, swap
@@ -47,11 +48,16 @@ from shmcoll.nodes.point_to_point.message_entries import MESSAGES, make_message_
 from shmcoll.nodes.point_to_point.message_receives import wait_far
 
 
-def run(ctx, routine, _kind):
+def run(ctx, routine, kind):
     """Call a function of this file, which holds the GIL, and return its status."""
-    me = py.thread_id()
+    me, state = py.thread_id(), peek(ctx + o.STATE)
+    carry_waits(ctx, peek(state + o.INNER))
+    begin_call(ctx, kind)
     poke(ctx + c.ACTIVE, me)
     status = routine(ctx)
+    carry_waits(ctx, peek(state + o.INNER))
+    poke(ctx + c.SEQUENCE, peek(state + o.SEQUENCE))
+    end_call(ctx, kind, status, counter(ctx), me)
     if status != c.NEEDS_PYTHON and status != c.HALFWAY:
         note(peek(peek(ctx + o.STATE) + o.RECORD) + CALL_ENDED, recent())
     if peek(ctx + c.ACTIVE) == me:

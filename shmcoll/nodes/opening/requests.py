@@ -16,6 +16,8 @@ from shmcoll.engine import context as c
 from shmcoll.engine.atomics import call, call_long, peek, poke, yield_core
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.native import cpython as py
+from shmcoll.engine.protocol.profile import counter, end_wait
+from shmcoll.engine.protocol.wait import ANYBODY
 from shmcoll.nodes.mpi import waiting
 from shmcoll.nodes.opening import layout as o
 
@@ -72,6 +74,7 @@ def await_messages(state, lane):
     if count == 0:
         return status
     poke(state + o.SLEEPS, 0)
+    waits_since = counter(peek(state + o.INNER))
     thread = py.release_gil()
     while i < count:
         place = (first + i) * WORD
@@ -96,6 +99,7 @@ def await_messages(state, lane):
             thread = py.release_gil()
         elif turn > peek(state + o.POLLS):
             yield_core()
+    end_wait(peek(state + o.INNER), waits_since, ANYBODY)
     py.take_gil(thread)
     if status == c.OK:
         poke(begun, 0)
