@@ -251,7 +251,7 @@ class _Reader:
         latest = region.word(p.HEAD_COUNT)
         if not 0 <= known <= latest:
             return [], 0
-        first = max(latest - capacity + 1, 0) if latest >= capacity else 0
+        first = first_whole(latest, capacity)
         raw = (_SPAN.unpack_from(ring, i % capacity * p.SPAN_LENGTH) for i in range(first, known))
         return [span for span in map(self._span, raw) if span], first
 
@@ -324,6 +324,12 @@ class _Reader:
             waited=min(max(waited, 0), end - begin),
             bytes=max(length, 0),
         )
+
+
+def first_whole(count: int, capacity: int) -> int:
+    """Return the number of the first span that a reader keeps who finds `count` after it has read the ring: span number
+    `count` may be half written, in the place of an older one."""
+    return max(count - capacity + 1, 0)
 
 
 # --- words ------------------------------------------------------------------------------------------------------------

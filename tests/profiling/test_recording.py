@@ -152,22 +152,23 @@ def test_a_send_and_its_receive_have_one_number() -> None:
 def one_is_late(comm: Communicator, late: int) -> None:
     comm.barrier()
     if comm.rank == late:
-        time.sleep(0.05)
+        time.sleep(0.3)
     comm.barrier()
 
 
 @pytest.mark.parametrize("late", [0, 2])
 def test_others_waited_for_the_rank_that_was_late(late: int) -> None:
+    """Other things of a busy machine take less."""
     found, _ = recorded(3, one_is_late, TRACED, late)
     for one in found:
         last = one.spans[-1]
         if one.rank == late:
-            assert last.last == -1 or last.waited < 40_000_000
+            assert last.last == -1
             continue
         assert last.last == late
-        assert last.waited >= 40_000_000
-        assert one.waited_for[late] >= 40_000_000
-        assert total(one, "barrier").waited >= 40_000_000
+        assert last.waited >= 150_000_000
+        assert max(one.waited_for, key=lambda rank: one.waited_for[rank]) == late
+        assert total(one, "barrier").waited >= last.waited
 
 
 # --- what is left -----------------------------------------------------------------------------------------------------

@@ -102,6 +102,7 @@ PLAIN_CASES = [
     "a circle, 3 ranks",
     "a synchronous message to a rank that returns",
     "a shared result",
+    "spans that are read",
     "a lock of ranks",
     "a lock of ranks, shared and not",
     "a shared result of an owner that leaves",
@@ -129,6 +130,7 @@ BUFFERED_CASES = [
     "a shared result of an owner that leaves",
 ]
 REORDERED_CASES = [
+    "spans that are read",
     "park",
     "park in turn",
     "park for two",

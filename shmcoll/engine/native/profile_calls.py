@@ -7,7 +7,18 @@ message is. Parts of composite calls are spans, and are in no total: the composi
 
 from shmcoll.engine import context as c
 from shmcoll.engine import layout
-from shmcoll.engine.atomics import bit_length, clock, cycles, peek, poke, prefetch, store_release, wrapping_multiply
+from shmcoll.engine.atomics import (
+    bit_length,
+    clock,
+    cycles,
+    load,
+    peek,
+    poke,
+    prefetch,
+    store,
+    store_release,
+    wrapping_multiply,
+)
 from shmcoll.engine.collective import ANY_SOURCE, PEER
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.messages import recv, send
@@ -32,7 +43,7 @@ def count_wait(ctx, begun, peer):
     poke(profile + p.WAITED, peek(profile + p.WAITED) + waited)
     if peer >= 0:
         word = peek(recorder + p.WAITED_FOR) + peek(peek(ctx + c.RANKS) + peer * WORD) * WORD
-        poke(word, peek(word) + waited)
+        store(word, load(word) + waited)
     return 0
 
 
@@ -101,10 +112,10 @@ def bytes_of(ctx, kind, status):
 
 def count(totals, operation, length, passed, waited):
     row = totals + (operation * p.SIZES + bit_length(length)) * p.TOTAL_BYTES
-    poke(row + p.CALLS, peek(row + p.CALLS) + 1)
-    poke(row + p.BYTES, peek(row + p.BYTES) + length)
-    poke(row + p.TIME, peek(row + p.TIME) + passed)
-    poke(row + p.WAITED_TIME, peek(row + p.WAITED_TIME) + waited)
+    store(row + p.CALLS, load(row + p.CALLS) + 1)
+    store(row + p.BYTES, load(row + p.BYTES) + length)
+    store(row + p.TIME, load(row + p.TIME) + passed)
+    store(row + p.WAITED_TIME, load(row + p.WAITED_TIME) + waited)
 
 
 def packed(lasted, waited):

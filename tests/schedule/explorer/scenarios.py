@@ -57,6 +57,7 @@ from tests.schedule.explorer.calls_of_messages import (
     SendWithoutMemory,
 )
 from tests.schedule.explorer.calls_of_neighbours import Exchange, Permute
+from tests.schedule.explorer.calls_of_profiles import ReadSpans, WriteSpans
 from tests.schedule.explorer.calls_of_threads import GiveWay, ReceiveBeside
 from tests.schedule.explorer.calls_reducing import AllReduceShared, Exscan, Reduce, ReduceScatter, Scan
 from tests.schedule.explorer.calls_with_counts import all_gather_v, all_to_all_v, gather_v, scatter_v
@@ -714,6 +715,7 @@ SCENARIOS = {
     "a shared result, 3 ranks": Scenario(3, (ShareResult(),)),
     "a shared result of an owner that leaves": Scenario(2, (ShareResult(fails=True),)),
     "a shared result of an owner that leaves, 3 ranks": Scenario(3, (ShareResult(fails=True),)),
+    "spans that are read": Scenario(2, ((WriteSpans(),), (ReadSpans(),)), each=True),
     "a lock of ranks": Scenario(2, (Lock(),)),
     "a lock of ranks, shared and not": Scenario(2, ((Lock(),), (Lock(shared=True),)), each=True),
     "a lock of ranks, 3 ranks": Scenario(3, (Lock(),)),
