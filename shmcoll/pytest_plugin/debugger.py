@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from _pytest.config import create_terminal_writer
 from _pytest.debugging import PdbInvoke, pytestPDB
 
 
@@ -59,7 +60,7 @@ class Debugger:
             os.dup2(fd, standard)
         sys.stdin = io.TextIOWrapper(io.FileIO(0, closefd=False), encoding="utf-8", errors="backslashreplace")
         sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__
-        print(f"\nrank {os.environ['RANK']} has the terminal", flush=True)
+        create_terminal_writer(self._config).sep(">", f"rank {os.environ['RANK']} has the terminal")
         return True
 
 

@@ -145,7 +145,8 @@ class RankSide:
         try:
             serve_calls.complete_work(stays=True)
         except Exception as error:
-            raise error.with_traceback(None)  # noqa: B904 - else it would show our lines
+            error.__traceback__ = None  # of our lines
+            raise
         return result
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
