@@ -1,6 +1,6 @@
 """The error of a wait without success, with where all ranks are now; the same is kept (`job_dump.py`)."""
 
-from shmcoll.diagnostics import job_dump
+from shmcoll.diagnostics import keeping
 from shmcoll.diagnostics.hang_report import STACKS_PATIENCE, has_waits, stacks_of, table, verdict
 from shmcoll.diagnostics.rank_status import standings
 from shmcoll.diagnostics.report_lock import alone
@@ -28,8 +28,6 @@ def explained(error: Exception, arena: Arena, group: Group | None = None, rank: 
         said, below = verdict(found, patience=0), stacks_of(found, STACKS_PATIENCE)
         error.add_note(f"{table(found, below)}\n{said}")
         error.waits = said if has_waits(found) else ""  # type: ignore[attr-defined]
-        kind = job_dump.KINDS[records.TIMED_OUT]
-        taken = job_dump.take(arena, kind, str(error), rank=rank, group=group, found=found, below=below)
-        if why := job_dump.keep(taken):
-            error.add_note(why)
+        taken = keeping.take(arena, records.TIMED_OUT, str(error), rank=rank, group=group, found=found, below=below)
+        keeping.keep(taken, say=error.add_note)
     return error

@@ -91,6 +91,7 @@ def take(
     text: str,
     *,
     rank: int | None = None,
+    subject: bool = False,
     group: Group | None = None,
     found: list[RankStatus] | None = None,
     below: dict[int, list[str]] | None = None,
@@ -105,6 +106,7 @@ def take(
         cause: the kind of failure, one of the values of KINDS, TIME_LIMIT or INTERRUPT.
         text: what has happened, as a sentence without a full stop.
         rank: that of the world to which it has happened.
+        subject: the text follows the name of that rank, as 'raised ValueError' does.
         group: that has ended by it; None: the whole job has.
         found: the status of the ranks, and
         below: their stacks, if these are known.
@@ -132,6 +134,8 @@ def take(
             below[rank] = _frames(trace)
         if node and rank is not None:
             rank = node.numbers[rank]
+        if subject:
+            text = f"rank {rank} {text}"
         about = {
             "cause": {"kind": cause, "rank": rank, "text": printable(text)},
             "failures": _failures(arena),
@@ -142,7 +146,6 @@ def take(
             "age": (time.monotonic_ns() - job.created) / 1e9,
             "groups": [list(one.ranks) for one in job.groups()],
             "settings": _settings(arena),
-            "versions": _versions(),
         }
         document = job_document.document(job, found, below, last=_LAST, patience=0) | about
         document["waits"] = has_waits(found) and cause not in _WHOLE
@@ -156,6 +159,7 @@ def keep(taken: Taken | None, text: str = "") -> str:
     done so. text: what is known by now of what has happened."""
     if taken is None:
         return ""
+    taken.document["versions"] = _versions()
     document, words = taken.document, printable(text) or taken.document["cause"]["text"]
     document["cause"]["text"] = words
     begin = words[:1].upper() if words.startswith(("rank", "the ", "interrupted")) else words[:1]  # or a call

@@ -27,7 +27,7 @@ from dataclasses import replace
 from shmcoll.engine.memory import arena as arenas
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group, names
-from shmcoll.engine.system import log, refusals
+from shmcoll.engine.system import refusals
 from shmcoll.errors import RankFailed
 from shmcoll.profiling import asked
 from shmcoll.runner import protocol, serve_calls
@@ -238,9 +238,6 @@ class _RanksWatcher(Watcher[Rank]):
                 rank.is_leaving = True
                 rank.control.close()
         self.end_ranks(after=GRACE)
-
-    def cannot_keep(self, why: str) -> None:
-        log.error(why)
 
     def _look_where(self, cause: str, text: str) -> str:
         """Return where the ranks are, cut to the length of a message. cause, text: as in `Watcher.where`."""

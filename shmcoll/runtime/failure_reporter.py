@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from shmcoll.collectives import OPERATION_NAMES
-from shmcoll.diagnostics import other_threads, report_lock
+from shmcoll.diagnostics import keeping, other_threads, report_lock
 from shmcoll.diagnostics.call_site import at_site, is_submitted
 from shmcoll.diagnostics.describe_call import MESSAGES, called, composite_name, message_in_words, receives
 from shmcoll.diagnostics.describe_message import from_itself, misfit, missing_message, what_waits
@@ -34,7 +34,6 @@ from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.messages.buffers import MessageBuffers
-from shmcoll.engine.system import log
 from shmcoll.errors import CollectiveMismatch, CollectiveTimeout, Deadlock, InternalError, RankFailed, ShmcollError
 from shmcoll.runtime import deadlock_report, failure_facts, leftovers, waiting
 
@@ -277,9 +276,7 @@ class FailureReporter:
             if mine:
                 sites = report_lock.sites(self._group, self._sequence(), waiting.SITES_PATIENCE)
                 text = f"the ranks disagree in operation #{self._sequence()}: {self._who_called_what(sites)}"
-                taken = self._take(records.MISMATCHED, text)
                 self._end(records.MISMATCHED, f"{text}. {advice}", {failure_facts.SEQUENCE: self._sequence()})
-                self._keep(taken)
         return self._first_cause(operation)
 
     def _end_deadlock(self) -> None:
@@ -288,9 +285,7 @@ class FailureReporter:
             if mine:
                 ranks = deadlock_report.circle(self._group, self._rank)
                 calls = deadlock_report.calls(self._group, ranks, 0)
-                text = deadlock_report.in_words(self._group, calls)
-                self._circle = self._take(records.DEADLOCKED, text)
-                self._end(records.DEADLOCKED, text)
+                self._end(records.DEADLOCKED, deadlock_report.in_words(self._group, calls))
 
     def _deadlock(self, operation: str, finder: int) -> ShmcollError:
         """Return `Deadlock` on each rank of the circle, `RankFailed` on others. All wait until the calls are known."""
@@ -306,26 +301,10 @@ class FailureReporter:
         if self._rank == finder:
             for one in filter(None, (self, self.partner)):
                 records.amend(one._group, finder, text)  # the launcher quotes it
-            self._keep(self._circle, text)
+            keeping.keep(self._circle, text)
         if self._rank in ranks:
             return Deadlock(text, missing=(source,), calls=calls)
         return RankFailed(f"{self._call_here(operation)}: {text}", rank=finder)
-
-    def _take(self, cause: int, text: str, rank: int | None = None) -> "Taken | None":
-        """Return what the ranks do before they learn that the group has ended. rank: to which it has happened."""
-        if not os.environ.get("SHMCOLL_DUMP"):
-            return None
-        from shmcoll.diagnostics import job_dump
-
-        world = None if rank is None else self._group.ranks[rank]
-        return job_dump.take(self._arena, job_dump.KINDS[cause], text, rank=world, group=self._group)
-
-    def _keep(self, taken: "Taken | None", text: str = "") -> None:
-        if taken:
-            from shmcoll.diagnostics import job_dump
-
-            if why := job_dump.keep(taken, text):
-                log.error(why)
 
     def _raised(self, operation: str) -> BaseException:
         """Return the exception that a user's function has raised, by calling it again, in Python, on the same
@@ -349,7 +328,14 @@ class FailureReporter:
         return np.frombuffer(ctypes.string_at(address, dtype.itemsize), dtype)[0]
 
     def _end(self, cause: int, text: str, facts: dict[str, Any] | None = None) -> None:
+        culprit = (facts or {}).get(failure_facts.CULPRIT)
+        whose = None if culprit is None else self._group.ranks[culprit]
+        taken = None if self._is_shut else keeping.take(self._arena, cause, text, rank=whose, group=self._group)
         self._end_this(cause, text, facts)
+        if cause == records.DEADLOCKED:
+            self._circle = taken  # its text has no lines yet
+        else:
+            keeping.keep(taken)
         if self.partner:  # it knows no circle of this group, and no number of a collective
             cause = records.ABORTED if cause == records.DEADLOCKED else cause
             known = {name: fact for name, fact in (facts or {}).items() if name != failure_facts.SEQUENCE}
@@ -411,9 +397,7 @@ class FailureReporter:
                 break
             time.sleep(0.001)
         text = f"rank {self._group.name(culprit)} {how}{self._refusals([culprit])}"
-        taken = self._take(records.VANISHED, text, culprit)
         self._end(records.VANISHED, text, {failure_facts.CULPRIT: culprit})
-        self._keep(taken)
         advice = self._what_is_missing(operation, culprit) if meant_to else ""
         return RankFailed(f"{call}: {text}{advice}", rank=culprit)
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from shmcoll.diagnostics import stack_server
+from shmcoll.diagnostics import keeping, stack_server
 from shmcoll.engine import context as c
 from shmcoll.engine import layout
 from shmcoll.engine.layout import WORD
@@ -23,7 +23,6 @@ from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.memory.heap import Heap
-from shmcoll.engine.system import log
 from shmcoll.errors import CallNotAllowed
 from shmcoll.profiling import asked, recorder
 from shmcoll.profiling.recorder import Profile, Recorder
@@ -31,8 +30,6 @@ from shmcoll.runtime import uncaught
 from shmcoll.runtime.array_sharing import ArraySharing
 from shmcoll.runtime.group_directory import Identity, identity
 from shmcoll.runtime.group_registry import GroupRegistry
-
-_STACKS_PATIENCE = 0.3  # seconds: how long peers do not learn of an exception that is kept with their stacks
 
 
 class OpenCommunicator(Protocol):
@@ -206,17 +203,12 @@ class LocalRank:
                 text = f"raised {self.in_words(error)}"
                 cause = records.RAISED_BECAUSE if uncaught.is_consequence(error) else records.RAISED
                 taken = None
-                if os.environ.get("SHMCOLL_DUMP") and cause == records.RAISED and isinstance(error, Exception):
-                    from shmcoll.diagnostics import job_dump
-
-                    words, kind, trace = f"rank {self.rank} {text}", job_dump.KINDS[cause], error.__traceback__
-                    taken = job_dump.take(
-                        self.arena, kind, words, rank=self.rank, patience=_STACKS_PATIENCE, trace=trace
-                    )
+                if cause == records.RAISED and isinstance(error, Exception):  # not by Ctrl-C
+                    about = {"rank": self.rank, "subject": True, "trace": error.__traceback__}
+                    taken = keeping.take(self.arena, cause, text, patience=keeping.STACKS_PATIENCE, **about)
                 records.write(self.arena, self.rank, layout.BY_RANK, records.FAILED, cause, 1, text)
                 self._groups_look(abort=True)
-                if taken and (why := job_dump.keep(taken)):
-                    log.error(why)
+                keeping.keep(taken)
 
         def departed() -> None:
             if os.getpid() != self.pid:

@@ -16,21 +16,21 @@ pid. No other process may get this pid, so ranks that have ended are reaped only
 by pidfd.
 """
 
-import os
 import select
 import signal
 import time
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Generic
 
+from shmcoll.diagnostics import keeping
 from shmcoll.engine.memory.arena import Arena
+from shmcoll.engine.system import log
 from shmcoll.startup import exits
 from shmcoll.startup.exits import AnyRank
 
 if TYPE_CHECKING:
     from shmcoll.diagnostics.job_dump import Taken
 
-_STACKS_PATIENCE = 0.3  # seconds: how long the others do not learn of a failure that is kept with their stacks
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGKILL)
 
 
@@ -76,6 +76,14 @@ class Watcher(Generic[AnyRank]):
 
     def has_sent(self, signum: signal.Signals) -> None:
         """React to a signal that has been sent to all ranks so that they end."""
+
+    def was_interrupted(self) -> bool:
+        """Return whether ranks have got a signal that ends them, which is no failure of theirs."""
+        return False
+
+    def cannot_keep(self, why: str) -> None:
+        """Say why what the ranks did cannot be kept, in one line."""
+        log.error(why)
 
     # --- what subclasses call -----------------------------------------------------------------------------------------
 
@@ -125,11 +133,9 @@ class Watcher(Generic[AnyRank]):
 
         found, below = look(self.arena, stacks=True, limit=limit, pids=self._pids())
         if cause and (cause != job_dump.INTERRUPT or has_waits(found, patience)):
-            self._keep(job_dump.take(self.arena, cause, text, found=found, below=below))
+            taken = job_dump.take(self.arena, cause, text, found=found, below=below)
+            keeping.keep(taken, say=self.cannot_keep)
         return report(found, below, patience)
-
-    def cannot_keep(self, why: str) -> None:
-        """React to a failure to keep what the ranks did. why: in one line."""
 
     def postpone(self, seconds: float) -> None:
         """Extend all limits, because the job was stopped for `seconds`."""
@@ -159,7 +165,7 @@ class Watcher(Generic[AnyRank]):
         taken = self._take(exits.in_order(failed))
         for rank in exits.in_order(failed):
             rank.record_failure(self.arena)
-        self._keep(taken)
+        keeping.keep(taken, say=self.cannot_keep)
         for rank in ended:
             if not rank.is_recorded:
                 rank.record_departure(self.arena)
@@ -168,22 +174,11 @@ class Watcher(Generic[AnyRank]):
 
     def _take(self, failed: list[AnyRank]) -> "Taken | None":
         """Return what the ranks did when the first one failed, before the others learn of it."""
-        if not failed or self.is_ending or not os.environ.get("SHMCOLL_DUMP"):
+        if not failed or self.is_ending or self.was_interrupted():
             return None
-        from shmcoll.diagnostics import job_dump
-
-        first = failed[0]
+        first, patience, pids = failed[0], keeping.STACKS_PATIENCE, self._pids()
         cause, text = first.how_it_failed(self.arena)
-        kind, words = job_dump.KINDS[cause], f"rank {first.number} {text}"
-        patience, pids = _STACKS_PATIENCE, self._pids()
-        return job_dump.take(self.arena, kind, words, rank=first.number, patience=patience, pids=pids)
-
-    def _keep(self, taken: "Taken | None") -> None:
-        if taken:
-            from shmcoll.diagnostics import job_dump
-
-            if why := job_dump.keep(taken):
-                self.cannot_keep(why)
+        return keeping.take(self.arena, cause, text, rank=first.number, subject=True, patience=patience, pids=pids)
 
     def _pids(self) -> dict[int, int]:
         return {rank.number: rank.pid for rank in self.living()}

@@ -71,6 +71,26 @@ def test_a_job_that_ends_well_or_before_it_joins_keeps_nothing(shmrun):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_of_a_job_that_works_keeps_nothing(shmrun, signum):
+    """Ranks are interrupted in their calls, or killed."""
+    shmrun.write("""
+        import numpy as np
+        import shmcoll
+
+        comm = shmcoll.init()
+        while True:
+            comm.all_reduce(np.ones(3))
+            open(f"ready{comm.rank}", "w").close()
+    """)
+    job = shmrun.start("-n", 2, "--log-dir", "logs", "job.py")
+    until(lambda: (shmrun.folder / "ready1").exists())
+    job.send_signal(signum)
+    assert shmrun.finish(job).returncode == 128 + signum
+    assert not (shmrun.folder / "logs" / "dump").exists()
+
+
+@pytest.mark.slow
 def test_off(shmrun):
     shmrun.write(JOB)
     options = {"env": {"SHMCOLL_DUMP": "kept"}}

@@ -1,8 +1,10 @@
 """What the ranks of all nodes see when one rank fails, calls something else, or is late."""
 
+import json
 import re
 
 import pytest
+from shmrun.commands import verdict
 
 from tests.nodes import started
 from tests.nodes.failures_job import CULPRIT
@@ -139,3 +141,28 @@ def test_survivors_learn_of_a_killed_rank(tmp_path):
     assert [(one["kind"], one["rank"]) for one in told] == [("RankFailed", CULPRIT)] * 3
     died = "rank 3 (node b) died: its process has ended; its last call, all_reduce #4, had returned"
     assert [one["text"] for one in told] == [died] * 3
+
+
+def test_each_node_keeps_what_its_ranks_did(tmp_path, capsys):
+    """SHMCOLL_DUMP: the ranks have their numbers in the job, and the nodes that cannot be seen are named."""
+    kept = tmp_path / "kept"
+    outcomes(tmp_path, "late", SHMCOLL_DUMP=str(kept))
+    documents = sorted((json.loads(path.read_text()) for path in kept.glob("*/job.json")), key=lambda one: one["node"])
+    assert [one["node"] for one in documents] == ["a", "b"]
+    assert len({one["nonce"] for one in documents}) == 1
+    assert [[rank["rank"] for rank in one["ranks"]] for one in documents] == [[0, 1], [2, 3]]
+    assert [one["unseen"] for one in documents] == [[{"node": "b", "ranks": 2}], [{"node": "a", "ranks": 2}]]
+    assert all(one["cause"]["kind"] == "timeout" for one in documents)
+    assert all("no answer from node b" in one["verdict"] for one in documents)
+    assert all("in all_reduce #5" in one["ranks"][0]["place"] for one in documents)
+    assert {path.name for path in kept.glob("*/rank_*")} == {"rank_0", "rank_1", "rank_2", "rank_3"}
+    assert verdict.show(str(kept), verbose=True) == 0
+    assert capsys.readouterr().out.count("no answer from node b") == 2
+
+
+def test_the_node_of_a_rank_that_raises_keeps_that(tmp_path):
+    kept = tmp_path / "kept"
+    outcomes(tmp_path, "raises", [rank for rank in range(RANKS) if rank != CULPRIT], SHMCOLL_DUMP=str(kept))
+    found = [json.loads(path.read_text()) for path in kept.glob("*/job.json")]
+    (cause,) = [one["cause"] for one in found if one["cause"]["kind"] == "exception"]
+    assert cause["rank"] == CULPRIT and cause["text"].startswith("rank 3 raised KeyError: 'a bad sample'")

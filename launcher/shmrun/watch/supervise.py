@@ -258,6 +258,9 @@ class _JobWatcher(Watcher[Rank]):
         if self._python:
             self._sinks[2].say(f"shmrun: where the ranks are:\n{where}")
 
+    def was_interrupted(self) -> bool:
+        return bool(self.interrupted)
+
     def cannot_keep(self, why: str) -> None:
         self._sinks[2].say(f"shmrun: {why}")
 

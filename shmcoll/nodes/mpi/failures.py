@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from shmcoll.diagnostics import other_threads
+from shmcoll.diagnostics import keeping, other_threads
 from shmcoll.diagnostics.describe_call import call_over_nodes
 from shmcoll.diagnostics.meant_call import suggest
 from shmcoll.diagnostics.report_lock import alone
@@ -153,15 +153,18 @@ class Failures:
             mpi_end.may_take(self.timeout)
         self.ended = error
         text, missing = str(error), list(error.missing or ())
+        cause = _CAUSES.get(kind, records.ABORTED)
+        taken = None if inner.group.has_ended() else keeping.take(inner.group.arena, cause, text, group=inner.group)
         for words in (self._words, messages.words):
             words[c.ACTIVE // WORD] = c.ENDED  # no native call begins any more
         facts = {_FACTS: [kind.__name__, error.rank, missing[:16], dead]}
         for group in (inner.group, messages.group):
             if not group.has_ended():
-                records.end(group, self._inner.rank, _CAUSES.get(kind, records.ABORTED), text, facts)
+                records.end(group, self._inner.rank, cause, text, facts)
         if telling:
             message = {"group": self._channel.number, "kind": kind.__name__, "text": text, "rank": error.rank}
             self._tell(message | {"missing": missing[:64], "dead": dead})
+        keeping.keep(taken)
 
     def heard(self, message: dict[str, Any]) -> None:
         """End the group for the reason that a rank of another node has sent."""
