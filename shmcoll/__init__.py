@@ -43,8 +43,9 @@ if TYPE_CHECKING:
         ShmcollError,
     )
     from shmcoll.profiling.ranges import range as range
-    from shmcoll.runner.api import map as map
     from shmcoll.runner.api import run
+    from shmcoll.runner.mapping import imap
+    from shmcoll.runner.mapping import map as map
     from shmcoll.runner.pool import Ranks, ranks
     from shmcoll.runner.shared_memory import shared
     from shmcoll.runtime.work import Work, wait_all, wait_any, wait_some
@@ -57,8 +58,9 @@ _HOME = {
     "init": "shmcoll.startup.join",
     "from_mpi": "shmcoll.startup.join",
     "run": "shmcoll.runner.api",
-    "map": "shmcoll.runner.api",
     "range": "shmcoll.profiling.ranges",
+    "map": "shmcoll.runner.mapping",
+    "imap": "shmcoll.runner.mapping",
     "ranks": "shmcoll.runner.pool",
     "Ranks": "shmcoll.runner.pool",
     "shared": "shmcoll.runner.shared_memory",
@@ -125,6 +127,7 @@ __all__ = [
     "__version__",
     "freeze_support",
     "from_mpi",
+    "imap",
     "init",
     "op",
     "pair_dtype",

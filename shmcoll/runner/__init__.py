@@ -2,14 +2,19 @@
 
 The server is a process that has everything loaded, starts ranks by fork and watches them.
 
-api             `run`, `map` and `shutdown`: what the caller uses
+api             `run` and `shutdown`: what the caller uses
+mapping         `map` and `imap`
 pool            `ranks`: ranks that stay
 arguments       what may be passed to them
 outgoing        one call: its files, its way to the server and back
 pickling        how functions, arguments and results are pickled
 namespaces      the global variables of functions in ranks
 shared_memory   arrays that caller and ranks map
-work_queue      the items of `map`
+chunks          the items of `map`, in chunks whose size is measured
+map_call        the items on their way to the ranks, and their results
+packets         the messages of these, whose large arrays the receiver maps
+passing         messages with descriptors
+progress        the bar
 turns           one call at a time
 client          the server, on the side of the caller
 
@@ -22,6 +27,7 @@ spawn           one process per rank
 rank            a rank, on the side of the server
 
 serve_calls     the calls in a rank
+map_worker      a rank that works on items
 answers         how a rank answers
 """
 

@@ -49,19 +49,11 @@ class Answer:
     def exception(self, error: BaseException, *, ends: bool) -> None:
         """Record for the peers that an exception ends this rank, if it does. Then answer, then notify the server."""
         now = time.monotonic_ns()
-        error.__traceback__ = _below_us(error.__traceback__)
-        shorten(error)
-        if ends:
-            uncaught.ends_by(error)
-        else:
-            uncaught.explain(error)
-        forget(error)
-        line = uncaught.in_one_line(error)[:_LONGEST_LINE]
-        pickled, why = _pickled(error)
+        answer = told(error, ends=ends)
         with self._opened() as part:
-            pickle.dump(Told(line, "".join(traceback.format_exception(error)), pickled, why), part)
+            pickle.dump(answer, part)
             part.file.flush()
-            self._tell(RaisedException(line, now, uncaught.is_consequence(error)))
+            self._tell(RaisedException(answer.line, now, uncaught.is_consequence(error)))
 
     def check(self) -> None:
         """Raise `Unreachable` if the rank cannot answer any more, or this process is a fork of it."""
@@ -86,6 +78,21 @@ class Answer:
             yield protocol.answer(file, self._rank, self.span)
 
 
+def told(error: BaseException, *, ends: bool = False) -> Told:
+    """Return an exception as it is sent to the caller. ends: whether it ends this rank, which is recorded for the
+    peers."""
+    error.__traceback__ = _below_us(error.__traceback__)
+    shorten(error)
+    if ends:
+        uncaught.ends_by(error)
+    else:
+        uncaught.explain(error)
+    forget(error)
+    pickled, why = _pickled(error)
+    text = "".join(traceback.format_exception(error))
+    return Told(uncaught.in_one_line(error)[:_LONGEST_LINE], text, pickled, why)
+
+
 def _below_us(trace: TracebackType | None) -> TracebackType | None:
     """Return the traceback without its outermost frames, which are ours."""
     while trace and trace.tb_frame.f_code.co_filename.startswith(_OURS):
@@ -96,7 +103,6 @@ def _below_us(trace: TracebackType | None) -> TracebackType | None:
 def _write_result(answer: Part, rank: int, value: Any) -> None:
     from shmcoll.runner import unsendable
     from shmcoll.runner.pickling import Unsendable, dump_result
-    from shmcoll.runner.work_queue import Done
 
     try:
         dump_result(value, answer)
@@ -106,11 +112,10 @@ def _write_result(answer: Part, rank: int, value: Any) -> None:
         if isinstance(e, (MemoryError, OSError)) or is_of_handler(e):
             raise
         why = str(e) if isinstance(e, Unsendable) else f"{type(e).__name__}: {e}"
-        what = f"rank {rank}"
-        if isinstance(value, Done):
-            what, value = next((f"item {n}", one) for n, one in value if unsendable.culprit([("", one)]))
         instead = unsendable.instead(value)
-        raise TypeError(f"the result of {what}, a {_name(type(value))}, cannot be pickled: {why}{instead}") from e
+        raise TypeError(
+            f"the result of rank {rank}, a {type_name(type(value))}, cannot be pickled: {why}{instead}"
+        ) from e
 
 
 def _pickled(error: BaseException) -> tuple[bytes | None, str]:
@@ -129,7 +134,8 @@ def _pickled(error: BaseException) -> tuple[bytes | None, str]:
         return None, f"unpickled: {type(e).__name__}: {e}; give its class a __reduce__"
 
 
-def _name(kind: type) -> str:
+def type_name(kind: type) -> str:
+    """Return the name of a class as the user writes it."""
     return (
         kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
     )

@@ -1,4 +1,4 @@
-"""`shmcoll.run` and `shmcoll.map`: call a function on several ranks, from a notebook, a test or a script.
+"""`shmcoll.run`: call a function on several ranks, from a notebook, a test or a script.
 
 The ranks are children of a server (`__main__.py`), which the first call of a process starts and later calls use again.
 The output of ranks comes through two pipes and is written to the `sys.stdout` and `sys.stderr` that the caller has at
@@ -8,26 +8,19 @@ that time. So it appears below the notebook's cell and in a test's captured outp
 import atexit
 import contextlib
 import os
-from collections.abc import Callable, Iterable
-from typing import Any, Never
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Any
 
-from shmcoll.engine.system.cores import usable_cores
 from shmcoll.engine.system.processes import check_proc
-from shmcoll.engine.system.text import shown
 from shmcoll.engine.system.tracebacks import border
-from shmcoll.runner import arguments, client, work_queue
+from shmcoll.runner import arguments, client
 from shmcoll.runner.outgoing import OutgoingCall, limits_in_words
 from shmcoll.runner.pickling import Sending
 from shmcoll.runner.protocol import Call, Open
 from shmcoll.runner.turns import Turns
-from shmcoll.runner.work_queue import WorkQueue
 
 _turns = Turns("shmcoll.run")
-
-_ONE_ITERABLE = (
-    "; items is one iterable, of the arguments of fn. Of several, make one: "
-    "shmcoll.map(lambda item: fn(*item), zip(items, more))"
-)
 
 
 @border
@@ -102,72 +95,6 @@ def run(
         return _run(stack, Sending(fn), fn, nprocs, args, kwargs, timeout, method, on_failure)
 
 
-@border
-def map(
-    fn: Callable[[Any], Any],
-    items: Iterable[Any],
-    n: int | None = None,
-    *,
-    timeout: float | None = None,
-    method: str = "fork",
-    **others: Never,
-) -> list[Any]:
-    """Call `fn(item)` for every item, on `n` new ranks, and return the results in the order of the items.
-
-    Each rank takes one item at a time, and the next one when it is done: a slow item keeps one rank busy, and the
-    others go on. No two ranks have the same item at the same time, so `fn` must not call collectives of all ranks.
-    Everything else is as in `shmcoll.run`. The exception of an item has a note with the item's number, and ends the
-    call. The note of a `TimeoutError` or a `KeyboardInterrupt` says which item each rank had.
-
-    Args:
-        fn: the function of one item.
-        items: an iterable of arguments, which is read completely first. Items are pickled.
-        n: the number of ranks; by default one for each usable core, but not more than items.
-        timeout: the limit in seconds, from the start of the ranks; by default none.
-        method: "fork" or "spawn", as in `shmcoll.run`.
-        others: not taken. The error tells what an argument of another library is called here.
-
-    Returns:
-        The results, a list as long as `items`.
-
-    Raises:
-        TypeError: an argument has a wrong type, or the function, an item or a result cannot be pickled.
-        ValueError: an argument is out of range.
-        TimeoutError: after `timeout`.
-        ShmcollError: as in `shmcoll.run`.
-
-    Example:
-        >>> shmcoll.map(lambda word: word.upper(), ["a", "b", "c"], 2)
-        ['A', 'B', 'C']
-    """
-    names = {"ranks": "n", "function": "fn", "items": "items", "method": "method", "timeout": "timeout"}
-    arguments.check_names("shmcoll.map", others, names)
-    arguments.check_function("shmcoll.map", fn, items)
-    if not isinstance(items, Iterable):
-        raise TypeError(f"items must be an iterable of the arguments of fn, got {shown(items)}")
-    listed = list(items)
-    hint = _ONE_ITERABLE if isinstance(n, Iterable) and not isinstance(n, str) else ""
-    wanted = usable_cores() if n is None else arguments.number_of_ranks(n, "n", hint)
-    arguments.check_timeout(timeout)
-    arguments.check_method(method)
-    arguments.refuse_ranks("shmcoll.map")
-    check_proc()
-    if not listed:
-        return []
-    nprocs = min(wanted, len(listed))
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(limits_in_words("shmcoll.map", nprocs))
-        sending = Sending(fn)
-        queue = WorkQueue(fn, listed, nprocs, sending)
-
-        def doing(rank: int) -> str:
-            number = queue.item_of(rank)
-            return "" if number is None else f"rank {rank} had item {number}: {shown(listed[number])}"
-
-        results = _run(stack, sending, queue, nprocs, (), {}, timeout, method, "stop", "shmcoll.map", doing)
-        return work_queue.in_order(results, len(listed))
-
-
 def shutdown() -> None:
     """End the server of this process, if there is one.
 
@@ -188,16 +115,19 @@ def _run(
     timeout: float | None,
     method: str,
     on_failure: str,
-    of: str = "shmcoll.run",
-    doing: Callable[[int], str] = lambda _: "",
 ) -> list[Any]:
-    call = OutgoingCall(stack, of, nprocs, sending, doing)
+    call = OutgoingCall(stack, "shmcoll.run", nprocs, sending)
     with _turns.turn():
         call.write(fn, args, kwargs)
         server = client.running_server()
         only = Call(server.count + 1, timeout)
         over = call.exchange(server, Open(only.number, nprocs, method == "fork", on_failure == "stop", only))
     return call.results(over, timeout, on_failure)
+
+
+def turn() -> AbstractContextManager[bool]:
+    """Return the turn of a call in this process."""
+    return _turns.turn()
 
 
 def _forget() -> None:

@@ -29,6 +29,9 @@ _OTHER_NAMES = {
     "items": ("iterable", "iterables", "seq", "sequence", "data", "inputs"),
     "method": ("start_method", "context", "mp_context", "backend"),
     "timeout": ("time_out", "timeout_s", "time_limit"),
+    "chunk": ("chunksize", "chunk_size", "batch_size", "batch"),
+    "progress": ("verbose", "progress_bar", "show_progress", "tqdm", "pbar"),
+    "errors": ("return_exceptions", "error_callback"),
     "arguments": ("args", "kwargs", "args_list"),
 }  # fmt: skip
 

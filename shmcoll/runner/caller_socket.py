@@ -7,7 +7,7 @@ import socket
 import sys
 from typing import Any
 
-from shmcoll.runner import protocol
+from shmcoll.runner import passing, protocol
 
 
 class CallerSocket:
@@ -35,10 +35,8 @@ class CallerSocket:
         if self.pidfd in ready:
             return None
         with contextlib.suppress(ConnectionError):
-            data, descriptors, flags, _ = socket.recv_fds(
-                self.sock, protocol.LONGEST_MESSAGE, protocol.MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
-            )
-            if flags & socket.MSG_CTRUNC:
+            data, descriptors, is_cut = passing.receive(self.sock, protocol.LONGEST_MESSAGE)
+            if is_cut:
                 for fd in descriptors:
                     os.close(fd)
                 descriptors = []

@@ -17,7 +17,7 @@ import sys
 import time
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO, TextIO
+from typing import Any, BinaryIO, Protocol, TextIO
 
 from shmcoll.engine.compiler.deferral import deferred_signals
 from shmcoll.engine.system import interpreter, log
@@ -25,8 +25,8 @@ from shmcoll.engine.system.descriptors import File, file_of
 from shmcoll.engine.system.handlers import LONGEST_SLEEP
 from shmcoll.engine.system.text import decoder, show, to_text
 from shmcoll.errors import ShmcollError
-from shmcoll.runner import protocol
-from shmcoll.runner.protocol import Over, Request
+from shmcoll.runner import passing, protocol
+from shmcoll.runner.protocol import Ended, Over, Request
 from shmcoll.startup import exits
 
 #: variables that numpy reads once, when it is imported
@@ -59,6 +59,18 @@ class Stream:
             show(self._target, self._decode(data))
         if data == b"":
             self.read.close()
+
+
+class Channel(Protocol):
+    """What the caller reads besides while a request is served."""
+
+    def fileno(self) -> int: ...
+
+    def arrived(self) -> None:
+        """Read what has arrived."""
+
+    def ended(self, rank: Ended) -> None:
+        """Note that a rank has failed."""
 
 
 class Server:
@@ -127,33 +139,46 @@ class Server:
     def send(self, message: Request, descriptors: Sequence[int] = ()) -> None:
         self.is_idle = False
         with self._checked():
-            socket.send_fds(self.sock, [pickle.dumps(message)], descriptors, socket.MSG_NOSIGNAL)
+            passing.send(self.sock, [pickle.dumps(message)], descriptors)
 
-    def wait(self, streams: list[Stream], deadline: float | None = None) -> Over:
-        """Wait for the latest request and return its `Over`. Forwards the output of ranks meanwhile."""
-        while True:
-            poll = select.poll()
-            reading = {stream.read.fileno(): stream for stream in streams if not stream.read.closed}
-            for fd in reading:
-                poll.register(fd, select.POLLIN)
-            with self._checked():
-                poll.register(self.sock, select.POLLIN)
-                left = LONGEST_SLEEP if deadline is None else deadline - time.monotonic()
-                ready = {fd for fd, _ in poll.poll(1000 * min(max(left, 0.0), LONGEST_SLEEP))}
-                if not ready and left <= 0:
-                    raise Lost
-                message = self._receive() if self.sock.fileno() in ready else None
-            over = message if isinstance(message, Over) and message.number == self.count else None
-            for fd, stream in reading.items():
-                if over or fd in ready:
-                    stream.forward()
-            if over:
-                self.is_idle = True
-                if over.said:
-                    from shmcoll.profiling import output
+    def wait(self, streams: list[Stream], deadline: float | None = None, channel: Channel | None = None) -> Over:
+        """Wait for the latest request and return its `Over`. Forwards the output of ranks meanwhile, and what comes
+        through `channel`. Raises `Lost` at the deadline."""
+        while not (over := self.step(streams, deadline, channel)):
+            if deadline is not None and time.monotonic() >= deadline:
+                raise Lost
+        return over
 
-                    output.tell("shmcoll", over.said)
-                return over
+    def step(self, streams: list[Stream], deadline: float | None = None, channel: Channel | None = None) -> Over | None:
+        """Wait for an event, but not beyond the deadline, and see to it. Returns the `Over` of the latest request if it
+        has come."""
+        poll = select.poll()
+        reading = {stream.read.fileno(): stream for stream in streams if not stream.read.closed}
+        for fd in reading:
+            poll.register(fd, select.POLLIN)
+        if channel:
+            poll.register(channel, select.POLLIN)
+        with self._checked():
+            poll.register(self.sock, select.POLLIN)
+            left = LONGEST_SLEEP if deadline is None else deadline - time.monotonic()
+            ready = {fd for fd, _ in poll.poll(1000 * min(max(left, 0.0), LONGEST_SLEEP))}
+            message = self._receive() if self.sock.fileno() in ready else None
+        over = message if isinstance(message, Over) and message.number == self.count else None
+        for fd, stream in reading.items():
+            if over or fd in ready:
+                stream.forward()
+        if channel:
+            if over or channel.fileno() in ready:
+                channel.arrived()
+            if isinstance(message, Ended) and message.number == self.count:
+                channel.ended(message)
+        if over:
+            self.is_idle = True
+            if over.said:
+                from shmcoll.profiling import output
+
+                output.tell("shmcoll", over.said)
+        return over
 
     def fate(self) -> str:
         """Return a text that says how it ended, if it has."""
@@ -224,6 +249,23 @@ def running_server() -> Server:
     _server = server = Server()
     server.launch()
     return server
+
+
+def take() -> Server:
+    """Return a server that nobody else uses until it is given back."""
+    global _server
+    server = running_server()
+    _server = None
+    return server
+
+
+def give_back(server: Server) -> None:
+    """Let later calls use a server again, if it can be used. Otherwise it is ended."""
+    global _server
+    if _server is None and server.is_usable():
+        _server = server
+    else:
+        server.end()
 
 
 def kill() -> None:

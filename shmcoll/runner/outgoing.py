@@ -6,19 +6,20 @@ import os
 import pickle
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
+from typing import Protocol as TypingProtocol
 
 from shmcoll.engine.compiler.deferral import deferred_signals
 from shmcoll.engine.memory.group import names
 from shmcoll.engine.system.refusals import refused
 from shmcoll.errors import RankFailed, ShmcollError
 from shmcoll.runner import protocol
-from shmcoll.runner.client import Lost, Server, Stream
+from shmcoll.runner.client import Channel, Lost, Server, Stream
+from shmcoll.runner.map_worker import Worker
 from shmcoll.runner.pickling import Sending
 from shmcoll.runner.protocol import Call, End, Open, Over, Stop
 from shmcoll.runner.unsendable import unsendable_in_words
-from shmcoll.runner.work_queue import WorkQueue
 from shmcoll.startup import exits
 from shmcoll.startup.defaults import GRACE
 
@@ -31,11 +32,18 @@ _LIMITS = {
 STOPPING = 2 * GRACE + 3.0  # seconds: how long the server may take to stop ranks: two graces, and some time to spare
 
 
+class Work(Channel, TypingProtocol):
+    """The items of a call."""
+
+    def doing(self, rank: int) -> str:
+        """Return what a rank was doing when the call ended, as far as the caller knows."""
+
+
 class OutgoingCall:
     """The files of a request: the call, the answers, and the writing ends of stdout and stderr.
 
-    of: the function that users call, such as "shmcoll.run". doing: says what a rank was doing when the call ended, as
-    far as the caller knows. over: the server's `Over` about the call, if it has arrived.
+    of: the function that users call, such as "shmcoll.run". work: the items that the ranks get, of a call that has
+    some. over: the server's `Over` about the call, if it has arrived.
     """
 
     def __init__(
@@ -44,10 +52,10 @@ class OutgoingCall:
         of: str,
         nprocs: int,
         sending: Sending,
-        doing: Callable[[int], str] = lambda _: "",
+        work: "Work | None" = None,
     ):
         self.over: Over | None = None
-        self._doing = doing
+        self._work = work
         self._pid = os.getpid()
         self._of = of
         self._nprocs = nprocs
@@ -58,7 +66,7 @@ class OutgoingCall:
                 stack.enter_context(open(protocol.new_file(f"shmcoll-{name}"), "w+b"))  # noqa: SIM115
                 for name in ("call", "answers")
             )
-            self._streams = [Stream(stack, sys.stdout), Stream(stack, sys.stderr)]
+            self.streams = [Stream(stack, sys.stdout), Stream(stack, sys.stderr)]
         for file in (self._call, self._answers):
             protocol.keep_from_forks(file)
 
@@ -67,7 +75,7 @@ class OutgoingCall:
         with protocol.in_process(self._pid):
             part = protocol.call_part(self._call, self._pid)
             pickle.dump(protocol.setting(self._span), part)
-            function = fn.fn if isinstance(fn, WorkQueue) else fn
+            function = fn.fn if isinstance(fn, Worker) else fn
             named = [(f"argument {at + 1}", one) for at, one in enumerate(args)] + [*kwargs.items()]
             with unsendable_in_words((repr(function), function), *named):
                 self._sending.dump((fn, args, kwargs), part)
@@ -76,15 +84,23 @@ class OutgoingCall:
 
     def exchange(self, server: Server, message: Open | Call) -> Over:
         """Have the server run the call. If an exception comes meanwhile, the ranks are stopped before it is raised."""
+        with self.sent(server, message):
+            self.over = server.wait(self.streams)
+        assert self.over
+        return self.over
+
+    @contextlib.contextmanager
+    def sent(self, server: Server, message: Open | Call) -> Iterator[None]:
+        """Send the call to the server; it is over at the end of the block. If an exception comes meanwhile, the ranks
+        are stopped before it is raised."""
         server.count = message.number
         with protocol.in_process(self._pid):
             try:
                 server.send(message, self._descriptors())
                 self._call.close()  # only the ranks need it, and the writing ends
-                for stream in self._streams:
+                for stream in self.streams:
                     stream.write.close()
-                self.over = server.wait(self._streams)
-                return self.over
+                yield
             except Lost:
                 raise RankFailed(
                     f"the server of {self._of} {server.fate()}, and all {self._nprocs} ranks with it; "
@@ -110,7 +126,7 @@ class OutgoingCall:
             if over.where:
                 error.add_note(self._where(over))
             raise error
-        errors = {rank: self._error(rank, end) for rank, end in over.failed.items()}
+        errors = {rank: self.error(rank, end) for rank, end in over.failed.items()}
         if over.first is None or on_failure == "continue":
             return [
                 errors[rank] if rank in errors else protocol.read_result(self._answers, rank, self._span, self._of)
@@ -122,7 +138,7 @@ class OutgoingCall:
         raise first
 
     def _descriptors(self) -> list[int]:
-        files = (self._call, self._answers, *(stream.write for stream in self._streams))
+        files = (self._call, self._answers, *(stream.write for stream in self.streams))
         return [*(file.fileno() for file in files), *self._sending.descriptors()]
 
     def _stop(self, server: Server) -> None:
@@ -130,23 +146,24 @@ class OutgoingCall:
         returns."""
         try:
             server.send(Stop(server.count))
-            self.over = server.wait(self._streams, time.monotonic() + STOPPING)
+            self.over = server.wait(self.streams, time.monotonic() + STOPPING, self._work)
         except BaseException:  # a second Ctrl-C, or the server is gone: end it, and the kernel ends its ranks
             server.end()
 
-    def _error(self, rank: int, end: End) -> BaseException:
+    def error(self, rank: int, end: End) -> BaseException:
+        """Return the exception of a rank that has failed."""
         if end.raised:
             return protocol.read_error(self._answers, rank, self._span, self._of)
         late = "did not end in time after that and " if end.ended_by_us else ""
         signum, code = (-end.status, None) if end.status < 0 else (None, end.status)
         text = f"rank {rank} of {self._of} {late}{exits.describe(end.status)}, without a result"
         error = RankFailed(text, rank=rank, signal=signum, exitcode=code)
-        if doing := self._doing(rank):
+        if self._work and (doing := self._work.doing(rank)):
             error.add_note(doing)
         return error
 
     def _where(self, over: Over) -> str:
-        doing = filter(None, map(self._doing, range(self._nprocs)))
+        doing = filter(None, map(self._work.doing, range(self._nprocs))) if self._work else ()
         return "\n".join([f"{self._of}: where the ranks were:", over.where, *doing])
 
 

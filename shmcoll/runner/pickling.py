@@ -1,6 +1,7 @@
-"""How a call of `shmcoll.run` is pickled: with cloudpickle, and five extensions.
+"""How a call of `shmcoll.run` is pickled: with cloudpickle, and six extensions.
 
 * An array in shared memory (`shared_memory.py`) is sent as a handle. Its descriptor goes with the call.
+* Large buffers, such as those of arrays, can be left out of the pickle, for a way of their own (`packets.py`).
 * Functions keep the name of their file, which cloudpickle 3.1.3 and later leave out. The source lines of functions that
   are in no file, such as those of a notebook's cell, go with the call. So a rank's traceback shows the lines.
 * A communicator, or an object that depends on one, is refused with a text that says what to do.
@@ -22,8 +23,9 @@ import numpy as np
 
 from shmcoll.runner import shared_memory
 from shmcoll.runner.namespaces import Globals, Namespaces
-from shmcoll.runner.shared_memory import Region
+from shmcoll.runner.shared_memory import Passed, Region
 
+LARGE = 1 << 20  # bytes: such buffers may be left out of a pickle
 MOST_SHARED = 200  # arrays of one call; the kernel passes 253 descriptors at once
 
 #: classes of objects that belong to the process that made them: module, name, and what to do instead
@@ -49,23 +51,27 @@ class Sending:
     def __init__(self, function: Any = None, known: Globals | None = None) -> None:
         self._module = _module_to_send(function)
         self.names = Namespaces(self._module, known)
-        self.regions: list[Region] = []
+        self.regions: list[Region | Passed] = []
         self.sources: dict[str, list[str]] = {}
 
-    def dump(self, value: Any, file: Any) -> None:
+    def dump(self, value: Any, file: Any, large: list[memoryview] | None = None) -> None:
         with _by_value(self._module):
-            CallPickler(file, self).dump(value)
+            CallPickler(file, self, large).dump(value)
 
-    def dumps(self, value: Any) -> bytes:
+    def dumps(self, value: Any, large: list[memoryview] | None = None) -> bytes:
         with io.BytesIO() as file:
-            self.dump(value, file)
+            self.dump(value, file, large)
             return file.getvalue()
+
+    def begin(self) -> None:
+        """Forget the memory and the sources of what has been sent."""
+        self.regions, self.sources = [], {}
 
     def descriptors(self) -> list[int]:
         return [region.fd for region in self.regions]
 
-    def index_of(self, region: Region) -> int:
-        """Return the number of a region's descriptor among those of the call."""
+    def index_of(self, region: Region | Passed) -> int:
+        """Return the number of a descriptor among those of the call."""
         for index, one in enumerate(self.regions):
             if one is region:
                 return index
@@ -91,10 +97,10 @@ def pickled(value: Any, known: Globals) -> bytes:
 
 class CallPickler(cloudpickle.Pickler):
     """The pickler described at the top of this file. For the way back `sending` is None, and shared arrays are pickled
-    by value."""
+    by value. large: receives the buffers that are left out of the pickle; None: all are in it."""
 
-    def __init__(self, file: Any, sending: Sending | None):
-        super().__init__(file, protocol=5)
+    def __init__(self, file: Any, sending: Sending | None, large: list[memoryview] | None = None):
+        super().__init__(file, protocol=5, buffer_callback=None if large is None else functools.partial(_is_in, large))
         self._sending = sending
         self._local = tuple(_local_types())
 
@@ -103,6 +109,8 @@ class CallPickler(cloudpickle.Pickler):
             return self._array(obj)
         if type(obj) is CodeType:
             return code_of, (*self.dispatch_table[CodeType](obj), obj.co_filename)
+        if type(obj) is Passed and self._sending is not None:
+            return shared_memory.descriptor_of, (self._sending.index_of(obj),)
         for kind, name in self._local:
             if isinstance(obj, kind):
                 raise Unsendable(f"it contains {name}, which belongs to the process that made it; {self._advice()}")
@@ -133,9 +141,21 @@ def code_of(make: Callable[..., CodeType], arguments: tuple[Any, ...], filename:
     return make(*arguments).replace(co_filename=filename)
 
 
-def dump_result(value: Any, file: Any) -> None:
+def _is_in(large: list[memoryview], buffer: Any) -> bool:
+    """Return whether a buffer is part of the pickle. Otherwise it is appended to `large`."""
+    try:
+        raw = buffer.raw()
+    except BufferError:  # it is not contiguous
+        return True
+    if raw.nbytes < LARGE:
+        return True
+    large.append(raw)
+    return False
+
+
+def dump_result(value: Any, file: Any, large: list[memoryview] | None = None) -> None:
     """Pickle the result of a rank."""
-    CallPickler(file, None).dump(value)
+    CallPickler(file, None, large).dump(value)
 
 
 def show_sources(sources: dict[str, list[str]]) -> None:

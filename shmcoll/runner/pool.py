@@ -9,7 +9,7 @@ import os
 import pickle
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
 from typing import Any, Never
 
@@ -18,7 +18,10 @@ from shmcoll.engine.system.processes import check_proc
 from shmcoll.engine.system.tracebacks import border
 from shmcoll.errors import CallNotAllowed, RankFailed
 from shmcoll.runner import arguments, protocol
+from shmcoll.runner import progress as bars
 from shmcoll.runner.client import Lost, Server
+from shmcoll.runner.map_call import MapCall
+from shmcoll.runner.mapping import Options, in_turn
 from shmcoll.runner.namespaces import KnownGlobals
 from shmcoll.runner.outgoing import STOPPING, OutgoingCall, limits_in_words
 from shmcoll.runner.pickling import Sending, pickled
@@ -88,6 +91,7 @@ class Ranks(ProcessBound):
         self._n = n
         self._pid = os.getpid()
         self._closed = ""  # why no further call is possible
+        self._is_mapping = False  # whether an iterator of `imap` has the ranks
         self._turns = Turns(_OF)
         self._known = KnownGlobals(pickled)
         self._server = Server()
@@ -143,21 +147,140 @@ class Ranks(ProcessBound):
         self._check_open()
         with contextlib.ExitStack() as stack:
             stack.enter_context(limits_in_words(_OF, self._n))
-            sending = Sending(fn, self._known)
-            call = OutgoingCall(stack, _OF, self._n, sending)
-            with self._turns.turn():
-                self._known.discard()
-                if not self._closed:
-                    self._note(None)  # an exception may have come between an earlier call and its note
-                self._check_open()
-                try:
-                    call.write(fn, args, kwargs)
-                    over = call.exchange(self._server, Call(self._server.count + 1, timeout))
-                finally:
-                    if call.over and call.over.loaded:
-                        self._known.arrived()
-                    self._note(call.over)
+            call = OutgoingCall(stack, _OF, self._n, Sending(fn, self._known))
+            with self._turns.turn(), self._noting(call):
+                call.write(fn, args, kwargs)
+                over = call.exchange(self._server, Call(self._server.count + 1, timeout))
             return call.results(over, timeout)
+
+    def map(
+        self,
+        fn: Callable[..., Any],
+        *iterables: Iterable[Any],
+        chunk: int | None = None,
+        progress: bool = False,
+        return_errors: bool = False,
+        timeout: float | None = None,
+        **others: Never,
+    ) -> list[Any]:
+        """Call `fn(item)` for every item, and return the results in the order of the items.
+
+        As `shmcoll.map`, on these ranks. `fn` sees what earlier calls have left in global variables. Collectives raise
+        `CallNotAllowed` meanwhile. A rank that ends closes the ranks, with `return_errors`, too.
+
+        Args:
+            fn: the function, as in `run`.
+            iterables: as in `shmcoll.map`.
+            chunk: as in `shmcoll.map`.
+            progress: as in `shmcoll.map`.
+            return_errors: as in `shmcoll.map`.
+            timeout: the limit in seconds; by default none.
+            others: not taken, as of `shmcoll.map`.
+
+        Returns:
+            The results, a list.
+
+        Raises:
+            TypeError: as in `shmcoll.map`.
+            ValueError: as in `shmcoll.map`.
+            ImportError: as in `shmcoll.map`.
+            TimeoutError: as in `run`.
+            RankFailed: as in `run`.
+            CallNotAllowed: as in `run`.
+
+        Example:
+            >>> with shmcoll.ranks(2) as r:
+            ...     r.map(lambda x: x * x, range(4))
+            [0, 1, 4, 9]
+        """
+        options = Options("Ranks.map", fn, iterables, chunk, return_errors, timeout, others)
+        show = bars.checked(progress)
+        self._check_open()
+        options.read(self._n)
+        with self._turns.turn(), contextlib.ExitStack() as stack:
+            work = options.new_call(stack, self._n, stays=True)
+            bar = stack.enter_context(show(options.source.length))
+            for news in self._work(stack, options, work):
+                bar.update(len(news))
+            return [work.results[number] for number in range(options.source.count)]
+
+    def imap(
+        self,
+        fn: Callable[..., Any],
+        *iterables: Iterable[Any],
+        ordered: bool = True,
+        chunk: int | None = None,
+        progress: bool = False,
+        return_errors: bool = False,
+        timeout: float | None = None,
+        **others: Never,
+    ) -> Iterator[Any]:
+        """Return an iterator over the results of `fn(item)` for every item, as they come.
+
+        As `shmcoll.imap`, on these ranks. They take no other call until the iterator has ended or is closed.
+
+        Args:
+            fn: the function, as in `run`.
+            iterables: as in `shmcoll.map`.
+            ordered: as in `shmcoll.imap`.
+            chunk: as in `shmcoll.map`.
+            progress: as in `shmcoll.map`.
+            return_errors: as in `shmcoll.map`.
+            timeout: the limit in seconds; by default none.
+            others: not taken, as of `shmcoll.map`.
+
+        Returns:
+            An iterator over the results.
+
+        Raises:
+            TypeError: as in `shmcoll.map`.
+            ValueError: as in `shmcoll.map`.
+            ImportError: as in `shmcoll.map`.
+            RankFailed: the ranks have ended.
+            CallNotAllowed: as in `run`.
+
+        Example:
+            >>> with shmcoll.ranks(2) as r:
+            ...     sorted(r.imap(lambda x: x * x, range(4), ordered=False))
+            [0, 1, 4, 9]
+        """
+        options = Options("Ranks.imap", fn, iterables, chunk, return_errors, timeout, others)
+        show = bars.checked(progress)
+        self._check_open()
+        options.read(self._n)
+        return self._imap(options, ordered, show)
+
+    def _imap(self, options: Options, ordered: bool, show: bars.Show) -> Iterator[Any]:
+        with contextlib.ExitStack() as stack:
+            with self._turns.turn():
+                self._check_open()
+                self._is_mapping = True
+            stack.callback(setattr, self, "_is_mapping", False)
+            work = options.new_call(stack, self._n, stays=True, ahead=True)
+            bar = stack.enter_context(show(options.source.length))
+            yield from in_turn(self._work(stack, options, work), work, ordered, bar)
+
+    def _work(self, stack: contextlib.ExitStack, options: Options, work: MapCall) -> Iterator[list[int]]:
+        """Have the ranks work on items, and yield the numbers of the results that have come."""
+        stack.enter_context(limits_in_words(options.of, self._n))
+        call = OutgoingCall(stack, options.of, self._n, Sending(options.fn, self._known), work)
+        with self._noting(call):
+            call.write(work.worker, (), {})
+            yield from work.run(call, self._server, Call(self._server.count + 1, options.timeout), options.timeout)
+
+    @contextlib.contextmanager
+    def _noting(self, call: OutgoingCall) -> Iterator[None]:
+        """Make a call in the block, and note afterwards what the ranks know, and whether they stay."""
+        self._known.discard()
+        if not self._closed:
+            self._note(None)  # an exception may have come between an earlier call and its note
+        self._check_open(is_mapping=self._is_mapping)
+        try:
+            yield
+        finally:
+            if call.over and call.over.loaded:
+                self._known.arrived()
+            self._note(call.over)
 
     def close(self) -> None:
         """End the ranks. Calling it again has no effect.
@@ -208,7 +331,7 @@ class Ranks(ProcessBound):
         if over.refused:
             raise over.refused
 
-    def _check_open(self) -> None:
+    def _check_open(self, *, is_mapping: bool = False) -> None:
         if os.getpid() != self._pid:
             raise CallNotAllowed(
                 f"these ranks belong to process {self._pid}, of which this one is a fork; "
@@ -218,6 +341,10 @@ class Ranks(ProcessBound):
             raise CallNotAllowed("these ranks are closed; open others with shmcoll.ranks")
         if self._closed:
             raise RankFailed(protocol.refusal(self._closed))
+        if self._is_mapping and not is_mapping:
+            raise CallNotAllowed(
+                "these ranks work on the items of Ranks.imap; read its results to the end first, or close the iterator"
+            )
 
     def _note(self, over: protocol.Over | None) -> None:
         """Note whether the ranks stay. If not, have them end. over: that of a call which has just ended."""

@@ -18,7 +18,8 @@ The steps of a call:
              rank that stays through the rank's own socket (`control`)
     rank     calls the function, writes its answer into its part of the second file, and sends the server an `Answered`
              through a socket that all ranks share. Then a rank of one call ends, and one that stays waits for the next
-    server   sends the `Over` when each rank has ended, or, if they stay, has answered or ended
+    server   sends the `Over` when each rank has ended, or, if they stay, has answered or ended. Before, it sends an
+             `Ended` for each rank that has failed while others go on: the caller may have items that this rank had
 
 Nobody waits forever:
 
@@ -63,7 +64,6 @@ READY = "ready"
 ANSWER = b"answer of shmcoll\n"
 LONGEST_MESSAGE = 1 << 20  # bytes
 DESCRIPTORS = 4  # of a call: the call, the answers, and the stdout and stderr of its ranks
-MOST_DESCRIPTORS = 253  # descriptors of one message; the kernel's limit
 
 
 @dataclass(frozen=True)
@@ -163,6 +163,16 @@ class Over:
     closed: str = ""
     loaded: bool = False
     said: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Ended:
+    """Rank `rank` has failed in request `number`, and others go on. The server sends it to the caller at once, before
+    the `Over`."""
+
+    number: int
+    rank: int
+    end: End
 
 
 @dataclass(frozen=True)
@@ -342,8 +352,11 @@ def read_error(file: BinaryIO, rank: int, span: int, of: str) -> BaseException:
     told = None
     with contextlib.suppress(Exception):
         told = pickle.load(file) if _find(file, rank, span) else None
-    if not isinstance(told, Told):
-        return _damaged(rank, of)
+    return error_of(told, rank, of) if isinstance(told, Told) else _damaged(rank, of)
+
+
+def error_of(told: Told, rank: int, of: str) -> BaseException:
+    """Return the exception that a rank has sent. The arguments, and the result, are as of `read_error`."""
     error: BaseException | None = None
     why = told.why
     if told.pickled is not None:

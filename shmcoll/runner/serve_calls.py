@@ -27,7 +27,7 @@ from shmcoll.diagnostics import stack_server
 from shmcoll.engine.system import interpreter
 from shmcoll.engine.system.descriptors import File, file_of
 from shmcoll.engine.system.text import line_writer
-from shmcoll.runner import pickling, protocol, shared_memory
+from shmcoll.runner import passing, pickling, protocol, shared_memory
 from shmcoll.runner.answers import Answer, Unreachable
 from shmcoll.runner.kept_output import KeptOutput
 from shmcoll.runner.protocol import Setting
@@ -118,8 +118,8 @@ def _serve_all(place: _Place, control: socket.socket, setting: int) -> None:
 
 def _next_call(control: socket.socket) -> list[int]:
     """Return the descriptors of the next call; an empty list if the server has closed its end."""
-    data, descriptors, flags, _ = socket.recv_fds(control, 64, protocol.MOST_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC)
-    if data and flags & socket.MSG_CTRUNC:
+    data, descriptors, is_cut = passing.receive(control, 64)
+    if data and is_cut:
         raise protocol.too_many_files()
     return descriptors if data else []
 

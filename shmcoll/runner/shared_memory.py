@@ -143,44 +143,61 @@ def handle(array: np.ndarray, region: Region, index: int) -> Handle:
 
 def array_of(sent: Handle) -> np.ndarray:
     """Return, in a rank, the array of a handle. Raises `ArenaError` if what has arrived is not the caller's memory."""
-    region = _regions.get(sent.index)
+    region = _regions.get(sent.inode)
     if region is None:
-        if not sent.index < len(_descriptors):
-            raise ArenaError("a shared array was sent without its memory: it can be unpickled by the ranks of its call")
-        fd = fcntl.fcntl(_descriptors[sent.index], fcntl.F_DUPFD_CLOEXEC, 3)
+        fd = descriptor_of(sent.index)
         try:
-            _check(fd, sent.inode)
+            check(fd, sent.inode)
             region = Region(fd)
         except BaseException:
             os.close(fd)
             raise
-        _regions[sent.index] = region
+        _regions[sent.inode] = region
     array: np.ndarray = np.ndarray(sent.shape, sent.dtype, buffer=region, offset=sent.offset, strides=sent.strides)
     array.flags.writeable = sent.writeable
     return array
 
 
+class Passed:
+    """A descriptor that is sent to the ranks with a call. Each of them unpickles the number of a copy, which it
+    owns."""
+
+    def __init__(self, fd: int):
+        self.fd = fd
+
+
+def descriptor_of(index: int) -> int:
+    """Return, in a rank, a copy of a descriptor of the present call."""
+    if not index < len(_descriptors):
+        raise ArenaError("a shared array was sent without its memory: it can be unpickled by the ranks of its call")
+    return fcntl.fcntl(_descriptors[index], fcntl.F_DUPFD_CLOEXEC, 3)
+
+
 _descriptors: list[int] = []
-_regions: dict[int, Region] = {}
+_regions: dict[int, Region] = {}  # by the number of the file; it lives as long as its region
 
 
 @contextlib.contextmanager
 def received(descriptors: list[int]) -> Iterator[None]:
-    """Make handles refer to these descriptors while the call lasts, in a rank. Closes them afterwards."""
+    """Make handles refer to these descriptors in the block, in a rank: those of a call, and in it those of a packet.
+    Closes them afterwards."""
+    global _descriptors
     files = [file_of(fd) for fd in descriptors]
-    _descriptors[:] = descriptors
+    outer, _descriptors = _descriptors, descriptors
     try:
         yield
     finally:
-        _descriptors.clear()
-        _regions.clear()  # arrays that the program keeps hold their memory
+        _descriptors = outer
+        if not outer:
+            _regions.clear()  # arrays that the program keeps hold their memory
         for fd, file in zip(descriptors, files, strict=True):
             _close(fd, file)
 
 
-def _check(fd: int, inode: int) -> None:
+def check(fd: int, inode: int | None = None) -> None:
+    """Raise `ArenaError` for a descriptor that has arrived and is not one of a file of ours. inode: the file's."""
     info = os.fstat(fd)
-    if not stat.S_ISREG(info.st_mode) or info.st_ino != inode:
+    if not stat.S_ISREG(info.st_mode) or inode not in (None, info.st_ino):
         raise ArenaError("the descriptor of a shared array refers to another file: the program has closed it")
     if info.st_uid != os.geteuid():
         raise ArenaError(f"the memory of a shared array belongs to uid {info.st_uid}, not to uid {os.geteuid()}")

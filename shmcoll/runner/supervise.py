@@ -30,9 +30,9 @@ from shmcoll.engine.memory.group import Group, names
 from shmcoll.engine.system import refusals
 from shmcoll.errors import RankFailed
 from shmcoll.profiling import asked
-from shmcoll.runner import protocol, serve_calls
+from shmcoll.runner import passing, protocol, serve_calls
 from shmcoll.runner.caller_socket import CallerSocket
-from shmcoll.runner.protocol import Answered, Call, Close, Open, Over, Setting, Stop
+from shmcoll.runner.protocol import Answered, Call, Close, Ended, Open, Over, Setting, Stop
 from shmcoll.runner.rank import Rank
 from shmcoll.runner.spawn import Job, start
 from shmcoll.runner.stuck_ranks import StuckRanks
@@ -102,6 +102,7 @@ class _RanksWatcher(Watcher[Rank]):
         self._call: int | None = None  # the number of the present call
         self._where = ""
         self._reason = ""  # why no further call is possible
+        self._told: set[int] = set()  # the ranks whose failure the caller has been sent
         self._last: Over | None = None  # the answer to the last request, to be sent when no rank is left
         self._stuck = StuckRanks(job.arena, self.ranks)
 
@@ -196,6 +197,7 @@ class _RanksWatcher(Watcher[Rank]):
         if self._call is None:
             return
         if any(rank.is_busy for rank in self.ranks):
+            self._tell_ends(self._call)
             if self._is_half_answered():
                 self._stuck.look()
             return
@@ -218,6 +220,13 @@ class _RanksWatcher(Watcher[Rank]):
             self._steps, self.is_ending = [], False  # left from an interrupt that all ranks have obeyed
             for rank in self.ranks:
                 rank.ended_by = 0
+
+    def _tell_ends(self, call: int) -> None:
+        """Send the caller the failures of ranks while others go on."""
+        for rank in self.ranks:
+            if rank.failed and rank.status is not None and rank.number not in self._told and (end := rank.end):
+                self._told.add(rank.number)
+                self._caller.send(Ended(call, rank.number, end))
 
     def _is_half_answered(self) -> bool:
         """Return whether a rank may wait for one that stays and takes part in no more of this call."""
@@ -256,7 +265,7 @@ def _pass_on(rank: Rank, control: socket.socket, descriptors: list[int]) -> None
     latest = time.monotonic() + GRACE
     while True:
         try:
-            socket.send_fds(control, [serve_calls.CALL], descriptors, socket.MSG_NOSIGNAL)
+            passing.send(control, [serve_calls.CALL], descriptors)
             return
         except OSError as e:
             if e.errno != errno.ETOOMANYREFS:

@@ -29,7 +29,7 @@ from shmcoll.engine.system.green_threads import check_threads
 from shmcoll.engine.system.switches import is_on
 from shmcoll.errors import CallNotAllowed
 from shmcoll.profiling.recorder import Profile, Recorder
-from shmcoll.runtime import helpers, leftovers
+from shmcoll.runtime import helpers, leftovers, refused_calls
 from shmcoll.runtime.async_worker import AsyncWorker, check_rank
 from shmcoll.runtime.failure_reporter import Checking, FailureReporter
 from shmcoll.runtime.local_rank import LocalRank
@@ -75,6 +75,7 @@ class Calls:
         """Raise if no call is possible any more."""
         if self.is_shut:
             self.check_rank(operation)
+            refused_calls.check(operation)
             raise CallNotAllowed(
                 f"{operation} on rank {self.failures.name}: this communicator is closed; make a new one"
             )

@@ -80,6 +80,7 @@ from shmcoll.engine.collective import ANY_SOURCE, PEER
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.native.tables import CALL_BITS
 from shmcoll.errors import CallNotAllowed
+from shmcoll.runtime import refused_calls
 
 _OWNER = c.OWNER // WORD
 _ACTIVE = c.ACTIVE // WORD
@@ -128,6 +129,7 @@ class Turns:
         self._wake = wake
         self._has_receives = has_receives
         self._queue: deque[Ticket] = deque()
+        refused_calls.turns.add(self)
 
     # --- asking -------------------------------------------------------------------------------------------------------
 
@@ -347,6 +349,7 @@ class Turns:
 
     def _check_open(self, operation: str) -> None:
         if self.is_shut:
+            refused_calls.check(operation)
             raise CallNotAllowed(f"{operation} on {self._name}: this communicator is closed; make a new one")
 
     # --- the end ------------------------------------------------------------------------------------------------------
@@ -355,6 +358,12 @@ class Turns:
         """Refuse all calls from now on. It takes no lock: in a fork of the rank the lock may be locked forever."""
         self.is_shut = True
         self._words[_OWNER] = c.SHUT
+
+    def reopen(self) -> None:
+        """Undo `shut`, while the line is empty."""
+        with self.guard:
+            self.is_shut = False
+            self._words[_OWNER] = c.RECEIVES_POSTED if self._has_receives() else 0
 
     def drain(self) -> None:
         """Shut, and wait until the line is empty."""

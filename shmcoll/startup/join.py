@@ -31,6 +31,7 @@ from shmcoll.engine.system.processes import ancestors, check_proc, has_ended
 from shmcoll.engine.system.switches import is_on
 from shmcoll.engine.system.tracebacks import border
 from shmcoll.errors import ArenaError, CallNotAllowed
+from shmcoll.runtime import refused_calls
 from shmcoll.runtime.local_rank import LocalRank
 from shmcoll.startup import foreign_end, launchers, marks, rank_process, rendezvous, warm
 from shmcoll.startup.defaults import JOIN_TIMEOUT, WAIT_TIMEOUT
@@ -82,6 +83,7 @@ def init(
                 f"use collectives in the rank, or start more ranks with shmrun -n"
             )
         return comm
+    refused_calls.check("init")
     check_threads("init")
     with refusals.in_words():
         return _init(rank, size, job, leaders)

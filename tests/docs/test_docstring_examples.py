@@ -28,7 +28,16 @@ def documented() -> dict[str, str]:
 
 
 DOCUMENTED = documented()
-CALLERS = ("run", "map", "ranks", "shared", "Ranks.run")  # which are called where no rank is
+CALLERS = (
+    "run",
+    "map",
+    "imap",
+    "ranks",
+    "shared",
+    "Ranks.run",
+    "Ranks.map",
+    "Ranks.imap",
+)  # which are called where no rank is
 
 
 def wrong(comm: Any, name: str) -> str:

@@ -47,7 +47,7 @@ ROUTINES = [
 ]
 
 #: functions that messages name
-FUNCTIONS = ("shmcoll.map", "shmcoll.ranks", "shmcoll.run")
+FUNCTIONS = ("shmcoll.imap", "shmcoll.map", "shmcoll.ranks", "shmcoll.run")
 
 #: what of atomics.py each module of routines may use; only engine/protocol/wait.py may wait, ring or read the clock;
 #: only that and engine/messages/offer.py may fence
@@ -390,11 +390,12 @@ CATCH_ALL = {
     "shmcoll.engine.kernels.kernels": "compiled: no handler runs in it",
     "shmcoll.nodes.mpi.watcher_process": "a process without handlers",
     "shmcoll.runner.answers": "about an exception that has come first",
+    "shmcoll.runner.map_call": "about an exception that has come first",
+    "shmcoll.runner.map_worker": "sent to the caller as that of an item",
     "shmcoll.runner.outgoing": "about an exception that has come first",
     "shmcoll.runner.protocol": "about an exception that has come first",
     "shmcoll.runner.serve_calls": "at the end of the rank",
     "shmcoll.runner.supervise": "in the server",
-    "shmcoll.runner.work_queue": "about an exception that has come first",
     "shmcoll.runtime.uncaught": "about an exception that has come first",
     "shmcoll.startup.several_nodes": "kept, and raised when all ranks know of it",
 }

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 import pytest
 
 import shmcoll
-from shmcoll.runner import api, pool
+from shmcoll.runner import api, mapping, pool
 from tests.support.wrong_calls import wrong_calls
 
 
@@ -17,11 +17,10 @@ def nothing() -> None:
 def test_all_are_refused_in_one_line(monkeypatch):
     """None of these calls starts anything."""
     monkeypatch.setattr(api, "_run", lambda *_: [])
-    monkeypatch.setattr(api.work_queue, "in_order", lambda *_: [])
-    monkeypatch.setattr(api, "WorkQueue", lambda *_: None)
+    monkeypatch.setattr(mapping, "start", lambda *_: [])
     monkeypatch.setattr(pool, "Ranks", lambda *_: None)
     told = []
-    for call in wrong_calls(shmcoll, ["run", "map", "ranks"]):
+    for call in wrong_calls(shmcoll, ["run", "map", "imap", "ranks"]):
         try:
             getattr(shmcoll, call.method)(*call.args, **call.keywords)
         except (TypeError, ValueError) as error:
@@ -41,8 +40,14 @@ UNEXPECTED = "got an unexpected keyword argument"
     [
         (lambda: shmcoll.map(len, [1], n_jobs=2), f"shmcoll.map() {UNEXPECTED} 'n_jobs'; did you mean n=?"),
         (lambda: shmcoll.map(len, [1], max_workers=2), f"shmcoll.map() {UNEXPECTED} 'max_workers'; did you mean n=?"),
-        (lambda: shmcoll.map(len, [1], chunksize=2), f"shmcoll.map() {UNEXPECTED} 'chunksize'"),
-        (lambda: shmcoll.map(func=len), "map() missing 2 required positional arguments: 'fn' and 'items'"),
+        (lambda: shmcoll.map(len, [1], chunksize=2), f"shmcoll.map() {UNEXPECTED} 'chunksize'; did you mean chunk=?"),
+        (lambda: shmcoll.imap(len, [1], verbose=1), f"shmcoll.imap() {UNEXPECTED} 'verbose'; did you mean progress=?"),
+        (lambda: shmcoll.map(func=len), "map() missing 1 required positional argument: 'fn'"),
+        (lambda: shmcoll.map(len), "shmcoll.map needs an iterable of the arguments of fn: shmcoll.map(len, items)"),
+        (
+            lambda: shmcoll.map(len, [1], 2),
+            "the iterables must be one of the arguments of fn, got 2; did you mean n=2?",
+        ),
         (lambda: shmcoll.map([1], len), "got [1] of type list; did you mean shmcoll.map(len, [1])?"),
         (lambda: shmcoll.ranks(2, backend="fork"), f"shmcoll.ranks() {UNEXPECTED} 'backend'; did you mean method=?"),
         (lambda: shmcoll.ranks(processes=2), "ranks() missing 1 required positional argument: 'n'"),
@@ -56,14 +61,6 @@ def test_what_they_are_called_here(call, text):
     with pytest.raises(TypeError) as told:
         call()
     assert str(told.value).endswith(text)
-
-
-def test_the_advice_for_several_iterables_works():
-    with pytest.raises(TypeError) as told:
-        shmcoll.map(max, [1, 5], [3, 4])
-    advice = re.search(r"shmcoll\.(map\(.*\))$", str(told.value))
-    assert advice
-    assert list(eval(advice[1], {"fn": max, "items": [1, 5], "more": [3, 4]})) == [3, 5]
 
 
 @pytest.mark.parametrize("package", ["mindspore", "nki", "mpi4py"])

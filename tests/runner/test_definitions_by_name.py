@@ -105,8 +105,8 @@ if __name__ == "__main__":
     else:
         check(shmcoll.run(objects, 2, *given, method=how))
         shmcoll.run(processes, 1, start_methods, method=how)
-        assert shmcoll.map(Point.doubled, [Point(1), Passed.Within(2)], 2) == [Point(2), Point(4)]
-        assert shmcoll.map(lambda f: f(1), [scaled, Point], 2) == [Point(3), Point(1)]
+        assert shmcoll.map(Point.doubled, [Point(1), Passed.Within(2)], n=2) == [Point(2), Point(4)]
+        assert shmcoll.map(lambda f: f(1), [scaled, Point], n=2) == [Point(3), Point(1)]
         try:
             shmcoll.run(fail, 1)
         except Broken as error:

@@ -61,12 +61,12 @@ def test_items(forks: Any) -> None:
             forks()
         return item * item
 
-    assert shmcoll.map(work, range(10), 2) == [item * item for item in range(10)]
+    assert shmcoll.map(work, range(10), n=2) == [item * item for item in range(10)]
 
 
 def test_items_that_fork_when_they_arrive(forks: Any) -> None:
     given = [AtPickling(forks, False, os.getpid()), 1, 2]
-    assert shmcoll.map(lambda item: item if type(item) is int else 0, given, 1) == [0, 1, 2]
+    assert shmcoll.map(lambda item: item if type(item) is int else 0, given, n=1) == [0, 1, 2]
 
 
 @pytest.fixture(params=["fork", "ranks", pytest.param("spawn", marks=pytest.mark.slow)])

@@ -33,7 +33,7 @@ if __name__ == "__main__":
         comm = shmcoll.init()
         return int(comm.all_reduce([1])[0])
     try:
-        print(shmcoll.run(add, 2), shmcoll.run(add, 2, method="spawn"), shmcoll.map(str, "ab", 1))
+        print(shmcoll.run(add, 2), shmcoll.run(add, 2, method="spawn"), shmcoll.map(str, "ab", n=1))
         with shmcoll.ranks(2, method="spawn") as r:
             print(r.run(add), sys.argv[1:])
     except shmcoll.ShmcollError as e:

@@ -51,7 +51,7 @@ def use_ranks() -> None:
 
 
 def map_items() -> None:
-    assert shmcoll.map(abs, [-1, 2], 1) == [1, 2]
+    assert shmcoll.map(abs, [-1, 2], n=1) == [1, 2]
 
 
 def check(call: Callable[[], None], draw: random.Random, times: int) -> None:

@@ -71,7 +71,7 @@ def test_map_says_which_item_each_rank_had() -> None:
         return item.name
 
     with pytest.raises(TimeoutError) as caught:
-        shmcoll.map(dawdle_at_three, [Item(str(i)) for i in range(20)], 3, timeout=5)
+        shmcoll.map(dawdle_at_three, [Item(str(i)) for i in range(20)], n=3, timeout=5)
     [note] = caught.value.__notes__
     assert note.startswith("shmcoll.map: where the ranks were:\n")
     assert note.count("in dawdle_at_three") == 3
@@ -88,7 +88,7 @@ def test_map_says_which_item_a_killed_rank_had() -> None:
         return item
 
     with pytest.raises(shmcoll.RankFailed) as caught:
-        shmcoll.map(end, range(6), 2)
+        shmcoll.map(end, range(6), n=2)
     assert caught.value.__notes__ == [f"rank {caught.value.rank} had item 4: 4"]
 
 
@@ -135,7 +135,7 @@ def test_ctrl_c(scripts: Any, call: str) -> None:
 
 
 def test_ctrl_c_in_map(scripts: Any) -> None:
-    script = scripts.start(SCRIPT.format(call="shmcoll.map(at, 'abc', 2)"))
+    script = scripts.start(SCRIPT.format(call="shmcoll.map(at, 'abc', n=2)"))
     for _ in range(2):
         assert script.stdout.readline() == "running\n"
     script.send_signal(signal.SIGINT)

@@ -112,7 +112,7 @@ def test_somebody_with_a_notebook(tmp_path: Path) -> None:
 
         if __name__ == "__main__":
             print(shmcoll.run(moments, 2, np.arange(5.0), power=2))
-            print(shmcoll.map(lambda item: item * item, range(5), 2))
+            print(shmcoll.map(lambda item: item * item, range(5), n=2))
             with shmcoll.ranks(2) as ranks:
                 ranks.run(load, 3)
                 print(ranks.run(step))
