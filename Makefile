@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # images set it; the tests start thousands of interpreters, which import the same files
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all steady shuffled launchers test-launchers mindspore test-mindspore test-mindspore-calls test-torch ray test-ray vllm sglang test-vllm test-sglang test-nodes test-mpi4py test-mpi-packages test-aarch64 test-packages coverage lint docs site bench peers stress clean
+.PHONY: help setup demo test test-all steady shuffled launchers test-launchers mindspore test-mindspore test-mindspore-calls test-torch ray test-ray vllm sglang test-vllm test-sglang test-nodes test-mpi4py test-mpi-packages test-aarch64 test-executor test-packages coverage lint docs site bench peers stress clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -204,6 +204,10 @@ docs: setup  ## write docs/reference from the docstrings
 
 site: $(TESTS)  ## build the documentation as a site, into build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build && echo "build/site/index.html (its search needs a server: python3 -m http.server -d build/site)"
+
+# STANDARD: an interpreter that has its package `test`, with shmcoll installed
+test-executor: $(TESTS)  ## run CPython's own tests of executors on ours; STANDARD=python with its package `test`
+	@$(or $(STANDARD),$(BIN)/python) tests/users/standard_executor_tests.py $(ARGS)
 
 test-packages: $(TESTS)  ## install the wheel and the sdist on each Python that is there, and run a job
 	@$(BIN)/python -m pytest -m stress tests/packaging/test_installation.py $(ARGS)

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     )
     from shmcoll.profiling.ranges import range as range
     from shmcoll.runner.api import run
+    from shmcoll.runner.executor import Executor
     from shmcoll.runner.mapping import imap
     from shmcoll.runner.mapping import map as map
     from shmcoll.runner.pool import Ranks, ranks
@@ -61,6 +62,7 @@ _HOME = {
     "range": "shmcoll.profiling.ranges",
     "map": "shmcoll.runner.mapping",
     "imap": "shmcoll.runner.mapping",
+    "Executor": "shmcoll.runner.executor",
     "ranks": "shmcoll.runner.pool",
     "Ranks": "shmcoll.runner.pool",
     "shared": "shmcoll.runner.shared_memory",
@@ -109,6 +111,7 @@ __all__ = [
     "Communicator",
     "Deadlock",
     "Envelope",
+    "Executor",
     "Graph",
     "Grid",
     "InternalError",

@@ -5,6 +5,7 @@ The server is a process that has everything loaded, starts ranks by fork and wat
 api             `run` and `shutdown`: what the caller uses
 mapping         `map` and `imap`
 pool            `ranks`: ranks that stay
+executor        `Executor`, of `concurrent.futures`
 arguments       what may be passed to them
 outgoing        one call: its files, its way to the server and back
 pickling        how functions, arguments and results are pickled

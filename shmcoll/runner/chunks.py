@@ -9,6 +9,8 @@ import time
 from collections.abc import Iterable, Sized
 from typing import Any
 
+from shmcoll.engine.system.text import shown
+
 TARGET = 0.005  # seconds
 _GROWTH = 16  # times the last size, at most
 _MOST = 1 << 13  # items
@@ -68,6 +70,18 @@ class Chunks:
                 raise
         self.count += len(items)
         return Chunk(first, items) if items else None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the iterables have ended, after `next` has returned None."""
+        return True
+
+    def described(self, item: tuple[Any, ...]) -> str:
+        """Return an item in short, for a message."""
+        return shown(item[0] if len(item) == 1 else item)
+
+    def function(self, item: tuple[Any, ...]) -> None:
+        """Return None: the function is that of the call."""
 
     def note(self, items: int, seconds: float) -> None:
         """Note that a rank has needed so long for so many items."""

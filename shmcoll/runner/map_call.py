@@ -26,24 +26,47 @@ import pickle
 import socket
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from shmcoll.engine.system.handlers import LONGEST_SLEEP, reraise_of_handler
-from shmcoll.engine.system.text import shown
 from shmcoll.errors import InternalError
 from shmcoll.runner import packets, protocol, shared_memory
-from shmcoll.runner.chunks import Chunk, Chunks
+from shmcoll.runner.chunks import Chunk
 from shmcoll.runner.client import Server
-from shmcoll.runner.map_worker import CHUNK, FREE, RESULTS, Worker
+from shmcoll.runner.map_worker import CHUNK, FAILED, FREE, RESULTS, Worker
+from shmcoll.runner.namespaces import VersionedGlobals
 from shmcoll.runner.outgoing import OutgoingCall
 from shmcoll.runner.packets import LAST, LET_GO, File, Packet
-from shmcoll.runner.pickling import Sending
+from shmcoll.runner.pickling import Sending, pickled
 from shmcoll.runner.protocol import Call, Ended, Open, Stop, Told, error_of
 from shmcoll.runner.shared_memory import Passed
 from shmcoll.runner.unsendable import unsendable_in_words
 from shmcoll.startup.defaults import GRACE
+
+
+class Source(Protocol):
+    """Where the items come from. length: their number, if it is known. count: how many have been read."""
+
+    length: int | None
+    count: int
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there will never be a next chunk."""
+
+    def next(self) -> Chunk | None:
+        """Return the next chunk; None if there is none now."""
+
+    def note(self, items: int, seconds: float) -> None:
+        """Note how long a rank has needed for a chunk."""
+
+    def described(self, item: tuple[Any, ...]) -> str:
+        """Return an item in short, for a message."""
+
+    def function(self, item: tuple[Any, ...]) -> Any:
+        """Return the user's function, if it is in the item."""
 
 
 class MapCall:
@@ -53,7 +76,9 @@ class MapCall:
     the result of its item; otherwise it ends the call. goes_on: whether the ranks go on when one of them has died.
     ahead: how many items may have been read whose results the caller has not taken; None: any number.
 
-    results: those that are there, by the numbers of their items.
+    begin: what each rank calls first. depth: how many chunks are on their way; by default two for each rank.
+
+    results: those that are there, by the numbers of their items. errors: the numbers of those that are exceptions.
     """
 
     def __init__(
@@ -61,27 +86,33 @@ class MapCall:
         stack: contextlib.ExitStack,
         of: str,
         fn: Callable[..., Any],
-        source: Chunks,
+        source: Source,
         nprocs: int,
         *,
+        begin: Callable[[], object] | None = None,
+        depth: int | None = None,
         returns_errors: bool = False,
         goes_on: bool = False,
         ahead: bool = False,
     ):
+        self.known = VersionedGlobals(pickled)
         self.results: dict[int, Any] = {}
+        self.errors: set[int] = set()
         self._news: list[int] = []
         self.taken = 0  # results that the caller has taken
-        self._of, self._source, self._nprocs, self._sending = of, source, nprocs, Sending(fn)
+        self._of, self._fn, self._source, self._nprocs = of, fn, source, nprocs
+        self._sendings: dict[str, Sending] = {}  # by the module of the function
         self._returns_errors, self._goes_on, self._is_bounded = returns_errors, goes_on, ahead
-        self._tasks, self._queue, self._answers, theirs = (
+        self._tasks, self._queue, self._answers, self._theirs = (
             stack.enter_context(one)
             for _ in range(2)
             for one in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         )
         self._state = shared_memory.shared(np.full(nprocs + 1, FREE, np.int64))
         self._state[-1] = 0
-        ends = Passed(self._queue.fileno()), Passed(theirs.fileno())
-        self.worker = Worker(of, fn, *ends, self._state, stops=not returns_errors)
+        ends = Passed(self._queue.fileno()), Passed(self._theirs.fileno())
+        self.worker = Worker(of, fn, *ends, self._state, begin, stops=not returns_errors)
+        self._depth = depth or 2 * nprocs
         self._pid = os.getpid()
         self._flying: dict[int, Chunk] = {}  # chunks on their way, by their first number
         self._again: list[Chunk] = []  # chunks to be sent before others
@@ -134,6 +165,11 @@ class MapCall:
     def fileno(self) -> int:
         return self._answers.fileno()
 
+    def wake(self) -> None:
+        """Wake the thread that waits in `run`: there are more items. Another thread may call it."""
+        with contextlib.suppress(BlockingIOError):  # there is something to read
+            self._theirs.send(b"wake", socket.MSG_DONTWAIT)
+
     def arrived(self) -> None:
         """Read the answers that have come."""
         with contextlib.suppress(BlockingIOError):
@@ -163,7 +199,7 @@ class MapCall:
     def _feed(self) -> None:
         """Send chunks while ranks need them; after the last one, shut our end down."""
         try:
-            while len(self._flying) < 2 * self._nprocs and not self._is_shut and (chunk := self._next()):
+            while len(self._flying) < self._depth and not self._is_shut and (chunk := self._next()):
                 if not self._send(chunk):
                     break
         except BaseException as e:
@@ -186,7 +222,7 @@ class MapCall:
             with contextlib.suppress(Exception):
                 e.add_note(f"raised by an iterable of {self._of} that had given {before} items")
             raise
-        self._is_done = chunk is None
+        self._is_done = chunk is None and self._source.is_over
         return chunk
 
     def _most_ahead(self) -> int:
@@ -195,9 +231,11 @@ class MapCall:
     def _send(self, chunk: Chunk) -> bool:
         """Send a chunk. Returns whether there was room in the socket."""
         large: list[memoryview] = []
-        self._sending.begin()
+        sending = self._sending(self._source.function(chunk.items[0]) or self._fn)
+        sending.begin()
+        self.known.discard()
         try:
-            items = self._sending.dumps((chunk.items, self._sending.sources), large)
+            items = sending.dumps((chunk.items, sending.sources), large)
             protocol.check_process(self._pid)  # an item may have forked this process
         except Exception as e:
             protocol.check_process(self._pid)
@@ -208,7 +246,7 @@ class MapCall:
             self._cannot_be_sent(chunk, e)
             return True
         file = chunk.file = self._file(packets.length_of(items, large))
-        packet = Packet(CHUNK, -1, chunk.first, body=items, descriptors=self._sending.descriptors())
+        packet = Packet(CHUNK, -1, chunk.first, body=items, descriptors=sending.descriptors())
         try:
             packets.send(self._tasks, packet, large, file, waits=False)
         except BlockingIOError:
@@ -217,6 +255,12 @@ class MapCall:
             return False
         self._flying[chunk.first] = chunk
         return True
+
+    def _sending(self, fn: Any) -> Sending:
+        module = getattr(fn, "__module__", None) or ""
+        if module not in self._sendings:
+            self._sendings[module] = Sending(fn, self.known)
+        return self._sendings[module]
 
     def _cannot_be_sent(self, chunk: Chunk, error: Exception) -> None:
         what = self._item(chunk.first, chunk, f" of {self._of}")
@@ -261,6 +305,8 @@ class MapCall:
             error.__cause__ = e
         finally:
             packets.close(packet.descriptors)
+        if packet.kind == FAILED:
+            self._fail(error or error_of(values[0], packet.rank, self._of))
         if chunk is None or packet.first != chunk.first + chunk.done:
             return  # the chunk was sent again meanwhile
         if packet.kind == RESULTS:
@@ -295,6 +341,7 @@ class MapCall:
     def _put_error(self, number: int, error: BaseException) -> None:
         if self._returns_errors:
             self.results[number] = error
+            self.errors.add(number)
             self._news.append(number)
         else:
             self._fail(error)
@@ -309,8 +356,7 @@ class MapCall:
         chunk = chunk or self._chunk_of(number)
         if chunk is None:
             return f"item {number}{of}"
-        args = chunk.items[number - chunk.first]
-        return f"item {number}{of}: {shown(args[0] if len(args) == 1 else args)}"
+        return f"item {number}{of}: {self._source.described(chunk.items[number - chunk.first])}"
 
     # --- the end ------------------------------------------------------------------------------------------------------
 
@@ -358,4 +404,4 @@ class MapCall:
     def _close(self) -> None:
         for one in [*self._files, *(chunk.file for chunk in self._flying.values() if chunk.file)]:
             one.close()
-        self._files, self._call = [], None  # the latter refers to this object
+        self._files, self._call, self._failure = [], None, None  # the latter two refer to this object

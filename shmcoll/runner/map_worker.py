@@ -32,17 +32,29 @@ FLUSH = 0.02  # seconds
 # kinds of packets
 CHUNK = 1
 RESULTS = 2
+FAILED = 4  # the rank has failed before its first chunk; its body is the exception
 UNLOADABLE = 3  # the answer to a chunk that cannot be unpickled; its body is the exception
 
 
 class Worker:
     """What every rank of a call gets. of: the function that users call, such as "shmcoll.map". state: described above.
-    stops: whether an exception of an item ends the work."""
+    begin: called first. stops: whether an exception of an item ends the work."""
 
-    def __init__(self, of: str, fn: Callable[..., Any], tasks: Any, results: Any, state: Any, stops: bool):
+    def __init__(
+        self,
+        of: str,
+        fn: Callable[..., Any],
+        tasks: Any,
+        results: Any,
+        state: Any,
+        begin: Callable[[], object] | None,
+        *,
+        stops: bool,
+    ):
         self.of = of
         self.fn = fn
         self.stops = stops
+        self._begin = begin
         self._tasks, self._results, self._state = tasks, results, state
 
     def __call__(self) -> None:
@@ -50,6 +62,12 @@ class Worker:
         self._rank = int(os.environ["RANK"])
         tasks, self._sock = socket.socket(fileno=self._tasks), socket.socket(fileno=self._results)
         with tasks, self._sock, refused_calls.during(self.of):
+            try:
+                if self._begin:
+                    user_code.call(self._begin)
+            except Exception as e:
+                self._send(FAILED, FREE, [answers.told(e)], time.perf_counter())
+                return
             while not self._state[-1] and (packet := packets.receive(tasks)):
                 goes_on = self._work(packet)
                 del packet
@@ -84,9 +102,11 @@ class Worker:
                     if getattr(value, "nbytes", 0) >= LARGE:
                         latest = 0.0  # its memory is freed with it alone
                     del value
-                except (SystemExit, KeyboardInterrupt):
+                except KeyboardInterrupt:
                     raise
                 except BaseException as e:
+                    if isinstance(e, SystemExit) and self.stops:
+                        raise
                     values.append(answers.told(e))
                     goes_on = not self.stops
                 number += 1

@@ -9,6 +9,8 @@ ranks that stay they share global variables per module.
 
 Ranks that stay receive a variable if the pickle of the caller's value has changed since it was sent last. Otherwise
 they keep their own value, which they may have changed: a function sees what an earlier call has bound or filled.
+Functions in the items of `map`, and those of an executor, come with all their variables, because any rank may get them,
+and with the versions of these. A rank that has received this version keeps its own value, too.
 """
 
 import hashlib
@@ -61,6 +63,27 @@ class KnownGlobals:
             uses_news = [name for name, values in used.found if self.news(name, values)]
             self._news[variable] = self._sent.get(variable) != digest or bool(uses_news)
         return self._news[variable]
+
+
+class VersionedGlobals(KnownGlobals):
+    """Sends all global variables with their versions, for ranks that do not all get the same functions: a rank that has
+    received the same version before keeps its own value."""
+
+    def news(self, module: str, values: dict[str, Any]) -> dict[str, Any]:
+        super().news(module, values)
+        versions = {name: digest for name in values if (digest := self._now.get((module, name)))}
+        return _Versioned(module, versions, values)
+
+
+class _Versioned(dict[str, Any]):
+    """Global variables as they are in a pickle."""
+
+    def __init__(self, module: str, versions: dict[str, bytes], values: dict[str, Any]):
+        super().__init__(values)
+        self._module, self._versions = module, versions
+
+    def __reduce_ex__(self, _: Any) -> tuple[Any, ...]:
+        return versioned, (self._module, self._versions, dict(self))
 
 
 class _Used:
@@ -120,6 +143,14 @@ class _Namespace(dict[str, Any]):
 # --- in the rank ------------------------------------------------------------------------------------------------------
 
 _apart: dict[str, dict[str, Any]] = {}
+_versions: dict[tuple[str, str], bytes] = {}
+
+
+def versioned(module: str, versions: dict[str, bytes], values: dict[str, Any]) -> dict[str, Any]:
+    """Return the variables that this rank has not received in this version."""
+    news = {name: value for name, value in values.items() if _versions.get((module, name), b"") != versions.get(name)}
+    _versions.update({(module, name): version for name, version in versions.items()})
+    return news
 
 
 def namespace(name: str, is_content: bool, base: dict[str, Any]) -> dict[str, Any]:

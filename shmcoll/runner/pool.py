@@ -200,7 +200,7 @@ class Ranks(ProcessBound):
         with self._turns.turn(), contextlib.ExitStack() as stack:
             work = options.new_call(stack, self._n, stays=True)
             bar = stack.enter_context(show(options.source.length))
-            for news in self._work(stack, options, work):
+            for news in self._work(stack, options.of, options.fn, options.timeout, work):
                 bar.update(len(news))
             return [work.results[number] for number in range(options.source.count)]
 
@@ -258,15 +258,23 @@ class Ranks(ProcessBound):
             stack.callback(setattr, self, "_is_mapping", False)
             work = options.new_call(stack, self._n, stays=True, ahead=True)
             bar = stack.enter_context(show(options.source.length))
-            yield from in_turn(self._work(stack, options, work), work, ordered, bar)
+            yield from in_turn(self._work(stack, options.of, options.fn, options.timeout, work), work, ordered, bar)
 
-    def _work(self, stack: contextlib.ExitStack, options: Options, work: MapCall) -> Iterator[list[int]]:
+    def _work(
+        self,
+        stack: contextlib.ExitStack,
+        of: str,
+        fn: Callable[..., Any],
+        timeout: float | None,
+        work: MapCall,
+        known: KnownGlobals | None = None,
+    ) -> Iterator[list[int]]:
         """Have the ranks work on items, and yield the numbers of the results that have come."""
-        stack.enter_context(limits_in_words(options.of, self._n))
-        call = OutgoingCall(stack, options.of, self._n, Sending(options.fn, self._known), work)
+        stack.enter_context(limits_in_words(of, self._n))
+        call = OutgoingCall(stack, of, self._n, Sending(fn, known or self._known), work)
         with self._noting(call):
             call.write(work.worker, (), {})
-            yield from work.run(call, self._server, Call(self._server.count + 1, options.timeout), options.timeout)
+            yield from work.run(call, self._server, Call(self._server.count + 1, timeout), timeout)
 
     @contextlib.contextmanager
     def _noting(self, call: OutgoingCall) -> Iterator[None]:

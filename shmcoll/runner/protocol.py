@@ -70,7 +70,7 @@ DESCRIPTORS = 4  # of a call: the call, the answers, and the stdout and stderr o
 class Setting:
     """The state that a rank takes over from the caller's process. span: the largest number of bytes of each answer.
     main: the file of `__main__`, and its name if it was started with `python -m`: processes of multiprocessing load
-    it."""
+    it. authkey: by which processes of multiprocessing know each other; managers ask for it."""
 
     span: int
     main: tuple[str | None, str | None]
@@ -78,6 +78,7 @@ class Setting:
     path: list[str]
     argv: list[str]
     environment: dict[str, str]
+    authkey: bytes | None
 
 
 @dataclass(frozen=True)
@@ -307,7 +308,9 @@ def setting(span: int) -> Setting:
     main = sys.modules["__main__"]
     started = getattr(main, "__file__", None), getattr(getattr(main, "__spec__", None), "name", None)
     environment = {**os.environ, **log.for_ranks()}
-    return Setting(span, started, folder, list(sys.path), list(getattr(sys, "argv", [])), environment)
+    multi = sys.modules.get("multiprocessing.process")
+    authkey = bytes(multi.current_process().authkey) if multi else None
+    return Setting(span, started, folder, list(sys.path), list(getattr(sys, "argv", [])), environment, authkey)
 
 
 def call_part(file: BinaryIO, caller: int) -> Part:

@@ -239,6 +239,8 @@ def _look_fresh(setting: Setting, out: TextIO, err: TextIO) -> None:
         main.__file__ = file
     if name:
         main.__spec__ = ModuleSpec(name, None)
+    if setting.authkey:
+        importlib.import_module("multiprocessing.process").current_process().authkey = setting.authkey
     importlib.invalidate_caches()
 
 

@@ -37,6 +37,7 @@ CALLERS = (
     "Ranks.run",
     "Ranks.map",
     "Ranks.imap",
+    "Executor",
 )  # which are called where no rank is
 
 

@@ -29,7 +29,7 @@ TREES = {name: ast.parse(path.read_text()) for name, path in SOURCES.items()}
 ROOMS = {
     "shmcoll": (
         "errors", "engine", "collectives", "diagnostics", "profiling", "runtime", "calls", "communicator", "nodes",
-        "startup", "runner", "jit", "nki", "mindspore", "torch", "ray", "mpi", "pytest_plugin", "__main__",
+        "startup", "runner", "joblib", "jit", "nki", "mindspore", "torch", "ray", "mpi", "pytest_plugin", "__main__",
     ),
     "shmcoll.engine": (
         "layout", "context", "collective", "system", "fences", "atomics", "memory", "kernels", "protocol", "messages",
@@ -47,7 +47,7 @@ ROUTINES = [
 ]
 
 #: functions that messages name
-FUNCTIONS = ("shmcoll.imap", "shmcoll.map", "shmcoll.ranks", "shmcoll.run")
+FUNCTIONS = ("shmcoll.Executor", "shmcoll.imap", "shmcoll.map", "shmcoll.ranks", "shmcoll.run")
 
 #: what of atomics.py each module of routines may use; only engine/protocol/wait.py may wait, ring or read the clock;
 #: only that and engine/messages/offer.py may fence
