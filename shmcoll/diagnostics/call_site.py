@@ -17,14 +17,22 @@ from shmcoll.engine.system.tracebacks import is_of_program, is_ours
 
 Site = tuple[str, int]  # file, line
 
-_submitted = threading.local()
+
+class _Submitted(threading.local):
+    """What this thread works on. Attributes of the class: those that a thread lacks would take 2 us to look up."""
+
+    site: Site | None = None
+    is_active = False
+
+
+_submitted = _Submitted()
 _is_program: dict[str, bool] = {}  # by file name, because a look-up takes less time than comparing paths
 
 
 def here() -> Site | None:
     """Return the line that this thread is at, or that submitted the call on which it works; None if there is no
     frame but ours."""
-    if site := getattr(_submitted, "site", None):
+    if site := _submitted.site:
         return site
     return in_frame(sys._getframe(1))
 
@@ -57,7 +65,7 @@ def submitted_at(site: Site | None) -> Iterator[None]:
 
 def is_submitted() -> bool:
     """Return whether this thread works on a call that was submitted. Then the user does not get its error here."""
-    return getattr(_submitted, "is_active", False)
+    return _submitted.is_active
 
 
 def at_site() -> str:
