@@ -237,6 +237,41 @@ def test_threads_and_forks(shmrun: Shmrun) -> None:
     assert (code, out) == (0, "all right\nall right\n"), err
 
 
+HANDED_OVER = """
+from shmcoll.mpi.objects import native_requests
+inside, ended, make = threading.Event(), threading.Event(), native_requests._message
+
+def slowly(words):
+    inside.set()
+    ended.wait(0.3)  # it ends only by a mistake
+    return make(words)
+
+native_requests._message = slowly
+x = np.zeros(3)
+if world.rank == 0:
+    for tag in (5, 6):
+        world.Send(np.full(3, float(tag)), 1, tag)
+else:
+    world.Mprobe(0, 5).Recv(x)  # native code makes only later calls
+    message = world.Mprobe(0, 6)
+    thread = threading.Thread(target=world.Get_name)  # it makes objects of what native code keeps
+    thread.start()
+    assert inside.wait(30)
+    try:
+        message.Recv(x)
+    finally:
+        ended.set()
+    thread.join()
+    assert x.tolist() == [6.0] * 3
+print("all right")
+"""
+
+
+def test_a_message_that_another_thread_makes_an_object_of(shmrun: Shmrun) -> None:
+    code, out, err = run(shmrun, 2, HANDED_OVER)
+    assert (code, out) == (0, "all right\n" * 2), err
+
+
 INTERRUPTED = """
 TURNS = 100
 comm, caught, begin = MPI.COMM_SELF.Dup(), threading.Event(), threading.Event()

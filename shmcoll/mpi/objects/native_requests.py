@@ -55,13 +55,15 @@ def settle() -> None:
             if state not in (t.POSTED, t.PROBED, t.DONE):  # another thread waits for it now
                 continue
             words[_STATE] = t.IN_PYTHON
-            WORDS[t.HELD // WORD] -= 1
             if state != t.DONE:
                 WORDS[t.DEFERRED // WORD] -= 1
-            if state == t.PROBED:
-                MESSAGE.add(_message(words), t.FIRST_MESSAGE + i)
-            else:
-                REQUEST.add(_request(words, state), t.FIRST_REQUEST + i)
+            try:
+                if state == t.PROBED:
+                    MESSAGE.add(_message(words), t.FIRST_MESSAGE + i)
+                else:
+                    REQUEST.add(_request(words, state), t.FIRST_REQUEST + i)
+            finally:  # not before: other threads that have its handle come here while something is held
+                WORDS[t.HELD // WORD] -= 1
 
 
 def _message(words: np.ndarray) -> Matched:
