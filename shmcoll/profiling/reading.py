@@ -39,6 +39,8 @@ from shmcoll.profiling.recorder import (
     NOTE,
     SLOT,
     THREAD,
+    WAIT,
+    WAIT_ROW,
 )
 from shmcoll.profiling.spans import CALL, FRONT_END, MAIN, MESSAGE, PART, RANGE, WORKER, RankProfile, Span, Total
 
@@ -369,6 +371,8 @@ def _name_of_row(row: int) -> str:
         record = record_of(row)
         return record.name if record else ""
     row -= OPERATION_CODES
+    if row == WAIT_ROW:
+        return WAIT
     return layout.COMPOSITE_NAMES[row] if row < len(layout.COMPOSITE_NAMES) else ""
 
 

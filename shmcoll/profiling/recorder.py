@@ -47,6 +47,9 @@ IN_RANGE, IN_FRONT_END, IN_COMPOSITE = range(3)  # kinds of notes
 
 SLOT = struct.Struct("=II120s")
 NOTE = struct.Struct("=8q")
+WAIT = "Work.wait"
+WAIT_ROW = p.COMPOSITE_ROWS - 1  # that no composite call has
+
 _LONGEST = 1000  # characters of a name
 
 
@@ -207,6 +210,12 @@ class Recorder:
             NOTE.pack_into((ctypes.c_char * p.NOTE_BYTES).from_address(place), 0, *words, number + 1)
         return ended
 
+    def note_wait(self, begun: int) -> None:
+        """Write, and count, the wait of a thread for a receive that has been posted. The receive itself is the call of
+        the thread that finds its message there."""
+        passed = self.note(IN_FRONT_END, WAIT, begun) - begun
+        self.count(WAIT_ROW, 0, passed, passed)
+
     def text(self, kind: str, text: str) -> int:
         """Return the number of a text, which is written when it is first used. kind: its first letter."""
         text = kind + text[:_LONGEST] if kind == NAME else kind + text
@@ -230,7 +239,7 @@ class Recorder:
         self.text(THREAD, str(thread))
 
     def count(self, composite: int, length: int, passed: int, waited: int) -> None:
-        """Count a composite call. composite: its code."""
+        """Count a composite call. composite: its code, or WAIT_ROW."""
         if os.getpid() == self._pid:
             row = (OPERATION_CODES + composite) * p.SIZES + length.bit_length()
             where = self.arena.address + self.offset + p.totals_offset(self.arena.ranks) + row * p.TOTAL_BYTES

@@ -17,6 +17,7 @@ from shmcoll.engine.system.handlers import LONGEST_SLEEP
 from shmcoll.engine.system.text import shown
 from shmcoll.engine.system.tracebacks import border, shorten
 from shmcoll.errors import Cancelled
+from shmcoll.profiling import recorder
 from shmcoll.runtime import lost_failures, waiting
 from shmcoll.runtime.process_bound import ProcessBound
 
@@ -290,10 +291,13 @@ class Work(ProcessBound, Generic[Result]):
         _check(timeout)
         self._worker.check_rank("wait")
         self._worker.check_outside()
+        begun = time.monotonic_ns() if recorder.current else 0
         self._worker.look([self], polls=True, sleeps=timeout is None or sleeps)
         if not self._latch.is_set:
             self._worker.hurry(self)
             self._latch.wait(timeout)
+        if begun and self.is_receive and recorder.current:
+            recorder.current.note_wait(begun)
         return self._latch.is_set
 
     def await_end(self) -> None:

@@ -70,7 +70,7 @@ SANCTIONED = {
         "cpu_time", "current_core", "load", "move_to", "next_core", "peek", "poke", "store",
     },
     "shmcoll.engine.protocol.flight_recorder": {"note", "peek", "poke", "recent"},
-    "shmcoll.engine.protocol.profile": {"call", "call_long", "clock", "cycles", "peek", "poke"},
+    "shmcoll.engine.protocol.profile": {"call", "call_long", "clock", "cycles", "peek"},
     "shmcoll.engine.protocol.sync": {
         "acquire_fence", "load", "load_acquire", "peek", "poke", "store", "store_release", "wrapping_multiply",
     },

@@ -146,6 +146,27 @@ def test_a_send_and_its_receive_have_one_number() -> None:
     assert sorted(s.tag for s in received) == [0, 0, 0, 1, 2, 5, 6, 7]
 
 
+def waits_for_a_receive(comm: Communicator) -> None:
+    if comm.rank == 0:
+        work = comm.recv(np.empty(1), source=1, async_op=True)
+        comm.barrier()
+        work.wait()
+    else:
+        comm.barrier()
+        time.sleep(0.3)
+        comm.send(np.ones(1), 0)
+
+
+def test_the_wait_for_a_posted_receive_is_counted() -> None:
+    found, _ = recorded(2, waits_for_a_receive, TRACED)
+    wait = total(found[0], "Work.wait")
+    assert wait.calls == 1
+    assert wait.ns == wait.waited >= 150_000_000
+    assert total(found[0], "recv").calls == 1
+    (span,) = [span for span in found[0].spans if span.name == "Work.wait"]
+    assert span.end - span.begin == wait.ns
+
+
 # --- waiting ----------------------------------------------------------------------------------------------------------
 
 

@@ -46,7 +46,7 @@ not there at first. On, about 40 ns a call.
 
 from shmcoll.engine import context as c
 from shmcoll.engine import layout
-from shmcoll.engine.atomics import call, call_long, clock, cycles, peek, poke
+from shmcoll.engine.atomics import call, call_long, clock, cycles, peek
 from shmcoll.engine.collective import OPERATION_CODES
 from shmcoll.engine.layout import LINE, PAGE, WORD
 
@@ -168,9 +168,3 @@ def end_call(ctx, kind, status, ended, thread):
         profile = peek(ctx + c.PROFILE)
         if profile:
             call_long(peek(profile + END), ctx, kind, status, ended, thread)
-
-
-def carry_waits(ctx, inner):
-    """Count the waits of another communicator for this one, whose calls are made of that one's. inner: its context."""
-    if peek(ctx + c.PROFILE) and peek(inner + c.PROFILE):
-        poke(peek(ctx + c.PROFILE) + WAITED, peek(peek(inner + c.PROFILE) + WAITED))

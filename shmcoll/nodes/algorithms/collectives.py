@@ -35,7 +35,7 @@ from shmcoll.engine.native.arguments import FIXED, argument_word
 from shmcoll.engine.native.entering import goes_on, what_hinders
 from shmcoll.engine.native.entry import make_entry, phase_argument
 from shmcoll.engine.native.entry_counts import make_entry as make_entry_with_counts
-from shmcoll.engine.protocol.profile import begin_call, carry_waits, counter, end_call
+from shmcoll.engine.protocol.profile import WAITED, begin_call, counter, end_call
 from shmcoll.engine.protocol.reduction import ALL, KERNEL_GIVEN
 from shmcoll.nodes.algorithms.counted import all_gather_v, all_to_all_v, gather_v, scatter_v
 from shmcoll.nodes.algorithms.long_moves import all_gather_long, exchange_blocks, gather_long, permute, swap
@@ -63,6 +63,12 @@ def run(ctx, routine, kind):
     if peek(ctx + c.ACTIVE) == me:
         poke(ctx + c.ACTIVE, -me if status == c.HALFWAY else 0)
     return status
+
+
+def carry_waits(ctx, inner):
+    """Count the waits of the node's group for this one, whose calls are made of that one's. inner: its context."""
+    if peek(ctx + c.PROFILE) and peek(inner + c.PROFILE):
+        poke(peek(ctx + c.PROFILE) + WAITED, peek(peek(inner + c.PROFILE) + WAITED))
 
 
 def barrier(ctx):
