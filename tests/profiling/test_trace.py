@@ -135,3 +135,16 @@ def ranges_of_a_name(comm: Communicator) -> list[str]:
 def test_names_of_ranges() -> None:
     """Any string; long ones are cut, and nothing in them reaches a terminal."""
     assert run(1, ranges_of_a_name) == [["", "x" * 1000, "ä??[31m", "\\ud800"]]
+
+
+def raises_in_ranges(comm: Communicator) -> list[str]:
+    for _ in (0, 1):
+        with pytest.raises(KeyError), shmcoll.range("off"):
+            raise KeyError
+        with comm.trace() as trace, pytest.raises(KeyError), shmcoll.range("on"):
+            raise KeyError
+    return [span.name for one in trace.profiles for span in one.spans if span.kind == RANGE]
+
+
+def test_exceptions_leave_ranges() -> None:
+    assert run(1, raises_in_ranges) == [["on"]]
