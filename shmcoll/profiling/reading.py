@@ -46,7 +46,6 @@ from shmcoll.profiling.spans import CALL, FRONT_END, MAIN, MESSAGE, PART, RANGE,
 
 _SPAN = struct.Struct("=8q")
 _KINDS = {IN_RANGE: RANGE, IN_FRONT_END: FRONT_END, IN_COMPOSITE: CALL}
-_COARSE = 1 << 2 * p.LASTED_BITS
 
 
 def profiles(arena: Arena) -> list[RankProfile]:
@@ -263,7 +262,8 @@ class _Reader:
         comm = self._communicators.get(what & (1 << p.PART_BIT) - 1)
         if record is None or comm is None or begin <= 0 or lasted < 0 or what < 0 or length < 0:
             return None
-        end, waited = begin + _ns(lasted), _ns(lasted >> p.LASTED_BITS | lasted & _COARSE)
+        passed, waited = times_in(lasted)
+        end = begin + passed
         is_message = bool(record.form & PEER)
         peer = comm.ranks[first] if is_message and 0 <= first < len(comm.ranks) else -1
         is_part = what >> p.PART_BIT & 1
@@ -337,9 +337,10 @@ def first_whole(count: int, capacity: int) -> int:
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
-def _ns(lasted: int) -> int:
-    """Return the time in the lower bits of LASTED."""
-    return (lasted & (1 << p.LASTED_BITS) - 1) << (p.COARSE if lasted & _COARSE else 0)
+def times_in(word: int) -> tuple[int, int]:
+    """Return how long a call lasted and waited, in ns, from LASTED of its span."""
+    most, unit = (1 << p.LASTED_BITS) - 1, p.COARSE if word >> 2 * p.LASTED_BITS else 0
+    return (word & most) << unit, (word >> p.LASTED_BITS & most) << unit
 
 
 def _chains(table: bytes) -> Iterator[tuple[int, str]]:

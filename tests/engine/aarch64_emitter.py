@@ -38,7 +38,7 @@ def emit(names: list[str]) -> None:
     from shmcoll.collectives import RECORDS
     from shmcoll.engine.compiler import compile as code
     from shmcoll.engine.kernels.dtypes import BY_CODE
-    from shmcoll.engine.native import tensor_entry
+    from shmcoll.engine.native import profile_calls, tensor_entry
 
     def place(data: bytes, symbols: tuple[str, ...]) -> tuple[int, ...]:
         machine = int.from_bytes(data[18:20], "little")  # of the ELF header
@@ -56,8 +56,8 @@ def emit(names: list[str]) -> None:
             code.load_gate()
         elif name == "array_allocator":
             code.load_allocator()
-        elif name == tensor_entry.NAME:
-            code.load_functions(name, tensor_entry.functions)
+        elif name in (tensor_entry.NAME, profile_calls.NAME):
+            code.load_functions(name, (tensor_entry if name == tensor_entry.NAME else profile_calls).functions)
         elif name in RECORDS:
             code.load_routine(RECORDS[name])
         else:

@@ -2,12 +2,14 @@
 
 from shmcoll.engine.atomics import (
     acquire_fence,
+    bit_length,
     call,
     call_kernel,
     clock,
     copy,
     cpu_time,
     current_core,
+    cycles,
     fence,
     load,
     load_acquire,
@@ -43,6 +45,8 @@ ARITIES = {
     "slept": 2,
     "rung": 1,
     "now": 0,
+    "counted": 0,
+    "measured": 1,
     "computed": 0,
     "gone": 1,
     "begun": 1,
@@ -112,6 +116,14 @@ def slept(semaphore, ns):
 def rung(semaphore):
     ring(semaphore)
     return 0
+
+
+def counted():
+    return cycles()
+
+
+def measured(number):
+    return bit_length(number)
 
 
 def now():

@@ -20,7 +20,16 @@ EM_AARCH64 = 183
 ALL_KERNELS = tuple(f"{reduction}_{dtype.name}" for dtype, reduction in code.all_kernels())
 
 #: one of each kind. The others are made of the same parts, and are emitted under stress
-USUAL = ("gate", "tensor_entry", "barrier", "prod_complex64", "avg_float16", "sum_bfloat16", "argmin_pair_of_int64")
+USUAL = (
+    "gate",
+    "tensor_entry",
+    "profile",
+    "barrier",
+    "prod_complex64",
+    "avg_float16",
+    "sum_bfloat16",
+    "argmin_pair_of_int64",
+)
 
 
 def emitted(*names: str) -> subprocess.CompletedProcess[str]:
@@ -74,3 +83,8 @@ def assembly() -> dict[str, str]:
 )
 def test_memory_is_ordered(assembly: dict[str, str], function: str, instruction: str) -> None:
     assert re.search(instruction, assembly[function]), assembly[function]
+
+
+def test_the_counter_that_programs_may_read_is_read(assembly: dict[str, str]) -> None:
+    """PMCCNTR_EL0, which LLVM reads for a cycle counter, is the kernel's."""
+    assert re.search(r"\bmrs x\d+, CNTVCT_EL0\b", assembly["counted"], re.IGNORECASE), assembly["counted"]

@@ -84,6 +84,16 @@ def test_clock_is_monotonic_time(call: Callable[..., int]) -> None:
     assert before <= call("now") <= time.monotonic_ns()
 
 
+def test_the_counter_counts(call: Callable[..., int]) -> None:
+    values = [call("counted") for _ in range(3)]
+    assert values == sorted(set(values))
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 3, 4, 2**31, 2**62, 2**63 - 1])
+def test_bit_lengths(call: Callable[..., int], number: int) -> None:
+    assert call("measured", number) == number.bit_length()
+
+
 def test_a_process_is_seen_to_end(call: Callable[..., int]) -> None:
     reading, writing = os.pipe()
     pid = os.fork()

@@ -12,8 +12,9 @@ import pytest
 
 from shmcoll.communicator import Communicator
 from shmcoll.engine import layout
+from shmcoll.engine.native import profile_calls
 from shmcoll.engine.protocol import profile as p
-from shmcoll.profiling import recorder
+from shmcoll.profiling import reading, recorder
 from shmcoll.profiling.reading import profiles
 from shmcoll.profiling.spans import CALL, MAIN, MESSAGE, PART, WORKER, RankProfile, Span, Total
 from tests.support.ranks import Job
@@ -190,6 +191,57 @@ def test_others_waited_for_the_rank_that_was_late(late: int) -> None:
         assert last.waited >= 150_000_000
         assert max(one.waited_for, key=lambda rank: one.waited_for[rank]) == late
         assert total(one, "barrier").waited >= last.waited
+
+
+# --- time -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ticks_of_a_us", [24, 1000, 2400, 5100])
+def test_ticks_in_ns(ticks_of_a_us: int) -> None:
+    """Of slow and fast counters, for a moment and for a day, before and after the anchor."""
+    rate = (1000 << p.RATE_BITS) // ticks_of_a_us
+    for us in (0, 1, 1000, 10**6, 10**9, 86_400 * 10**6):
+        for sign in (1, -1):
+            found = profile_calls.to_ns(sign * us * ticks_of_a_us, rate)
+            assert abs(found - sign * us * 1000) <= 2 + us * 1000 * 2e-6
+
+
+@pytest.mark.parametrize("lasted", [0, 1, 2**31 - 1, 2**31, 10**10, 2**41 - 1, 2**45])
+@pytest.mark.parametrize("part", [0.0, 0.5, 1.0])
+def test_times_in_a_word(lasted: int, part: float) -> None:
+    waited = int(lasted * part)
+    word = profile_calls.packed(lasted, waited)
+    assert 0 <= word < 1 << 63
+    for found, wanted in zip(reading.times_in(word), (lasted, waited), strict=True):
+        assert found <= wanted
+        assert found >= min(wanted, 2**41) - 1024
+
+
+def test_the_clock_is_read_where_the_counter_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder, "is_a_clock", lambda: False)
+    found, values = recorded(2, when_it_called, TRACED)
+    check_times(found, values)
+
+
+def when_it_called(comm: Communicator) -> list[int]:
+    times = [time.monotonic_ns()]
+    for _ in range(20):
+        comm.barrier()
+        times.append(time.monotonic_ns())
+        time.sleep(0.001)
+    return times
+
+
+def check_times(found: list[RankProfile], values: list[list[int]]) -> None:
+    for one, times in zip(found, values, strict=True):
+        assert len(one.spans) == 20
+        for span, before, after in zip(one.spans, times, times[1:], strict=False):
+            assert before - 1000 <= span.begin <= span.end <= after + 1000
+
+
+def test_times_are_those_of_the_clock() -> None:
+    """That of `time.monotonic_ns()`, to 1 us."""
+    check_times(*recorded(2, when_it_called, TRACED))
 
 
 # --- what is left -----------------------------------------------------------------------------------------------------
