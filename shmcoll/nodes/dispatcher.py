@@ -124,6 +124,7 @@ class NodesDispatcher(Calls):
         self.posted = PostedReceives(self, self.far_messages)
         self._indices = {rank: index for index, rank in enumerate(topology.local)}
         self.checks_buffers = is_on("SHMCOLL_CHECK")
+        self._profiles = []
         inner._dispatcher.outer = self
         inner._dispatcher.record_by(self.local_rank.recorder)
         self._timeout = inner.timeout
@@ -225,6 +226,7 @@ class NodesDispatcher(Calls):
         """Have calls recorded from now on, or not any more."""
         if recorder:
             self.profile = recorder.attach_over_nodes(self.channel.number, tuple(self.channel.ranks), self.words)
+            self._profiles.append(self.profile)
         else:
             self.profile = None
             self.words[c.PROFILE // WORD] = 0

@@ -185,6 +185,9 @@ class _Communicator(NamedTuple):
     ranks: tuple[int, ...]
 
 
+_UNKNOWN = _Communicator(0, ())  # of a range; or of a communicator that was made when there were too many texts
+
+
 class _Reader:
     """Reads the region of a rank. numbers: the numbers in the job of the ranks of this node. job_size: its ranks."""
 
@@ -259,8 +262,8 @@ class _Reader:
     def _span(self, words: tuple[int, ...]) -> Span | None:
         begin, lasted, call, first, second, length, number, what = words
         record = record_of(layout.call_operation(call))
-        comm = self._communicators.get(what & (1 << p.PART_BIT) - 1)
-        if record is None or comm is None or begin <= 0 or lasted < 0 or what < 0 or length < 0:
+        comm = self._communicators.get(what & (1 << p.PART_BIT) - 1, _UNKNOWN)
+        if record is None or begin <= 0 or lasted < 0 or what < 0 or length < 0:
             return None
         passed, waited = times_in(lasted)
         end = begin + passed
@@ -282,10 +285,10 @@ class _Reader:
             end=end,
             waited=min(waited, end - begin),
             bytes=length,
-            sequence=0 if is_message else max(number, 0),
+            sequence=0 if is_message or comm is _UNKNOWN else max(number, 0),
             peer=peer,
             tag=second if is_message else 0,
-            message=number if is_message and not what >> p.STATUS_SHIFT & 0xFF else 0,
+            message=number if peer >= 0 and not what >> p.STATUS_SHIFT & 0xFF else 0,
             sends=is_message and not record.form & ANY_SOURCE,
         )
 
@@ -311,7 +314,7 @@ class _Reader:
         text, kind = self._texts.get(name, NAME + "(a name for which there was no room)"), _KINDS.get(what >> 32)
         if not 0 < begin <= end or text[:1] != NAME or kind is None:
             return None
-        comm = self._communicators.get(what & 0xFFFFFFFF, _Communicator(0, ()))
+        comm = self._communicators.get(what & 0xFFFFFFFF, _UNKNOWN)
         return Span(
             rank=self._rank,
             node=self._node,

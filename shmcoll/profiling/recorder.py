@@ -40,7 +40,7 @@ from shmcoll.errors import ArenaError
 
 SPANS = 1 << 16  # a power of two
 FEWEST_SPANS = 1 << 10
-SLOTS = 1 << 11
+SLOTS = 1 << 12
 
 NAME, GROUP, NODES_GROUP, THREAD = "n", "g", "N", "t"  # the first letter of a text
 IN_RANGE, IN_FRONT_END, IN_COMPOSITE = range(3)  # kinds of notes
@@ -97,8 +97,8 @@ class Recorder:
         self.functions = code.load_functions(profile_calls.NAME, profile_calls.functions)
         self.words = np.zeros(p.RECORDER_WORDS, np.int64)
         self._pid = os.getpid()
-        self._kept: list[Profile] = []  # native code may be inside
         self._numbers: dict[str, int] = {}
+        self._is_full = False
         self._next_slot, self._next_note = itertools.count(1), itertools.count()
         self._counting = threading.RLock()
         self._notes = 0  # how many there may be, and where
@@ -140,7 +140,6 @@ class Recorder:
         return self._attached(Profile(self, NODES_GROUP, f"{number}.{ranks[0]}", ranks), words)
 
     def _attached(self, profile: Profile, words: np.ndarray) -> Profile:
-        self._kept.append(profile)
         words[c.PROFILE // WORD] = profile.words.ctypes.data
         self.arena.store(self.offset + p.HEAD_ENDED, 0)
         return profile
@@ -219,8 +218,8 @@ class Recorder:
     def text(self, kind: str, text: str) -> int:
         """Return the number of a text, which is written when it is first used. kind: its first letter."""
         text = kind + text[:_LONGEST] if kind == NAME else kind + text
-        number = self._numbers.get(text)
-        if number is None:
+        number = self._numbers.get(text, 0)
+        if number == 0 and not self._is_full:
             number = self._numbers.setdefault(text, self._write(to_bytes(text)))
         return number
 
@@ -228,6 +227,7 @@ class Recorder:
         pieces = [data[i : i + p.SLOT_BYTES - 8] for i in range(0, len(data), p.SLOT_BYTES - 8)]
         slots = [next(self._next_slot) for _ in pieces]
         if slots[-1] >= SLOTS:
+            self._is_full = True
             return 0
         for slot, following, piece in zip(slots[::-1], [0, *slots[:0:-1]], pieces[::-1], strict=True):
             place = (ctypes.c_char * p.SLOT_BYTES).from_address(self._texts + slot * p.SLOT_BYTES)

@@ -122,6 +122,8 @@ def _title(track: _Track, everyone: tuple[int, ...], other: str) -> str:
     ranks = track.group
     if not track.has_calls:
         title = "program"
+    elif not ranks:
+        title = "other communicators"
     elif ranks == everyone:
         title = "all ranks"
     elif len(ranks) > _SHOWN:

@@ -45,6 +45,7 @@ class Calls:
     failures: Any
     profile: Profile | None  # while calls are recorded
     outer: "Calls | None" = None  # whose calls are made of the calls of this one
+    _profiles: list[Profile]  # all that there have been: native code may be inside
 
     def checking(self, operation: str) -> Checking:
         """Return a context manager that notes refused arguments for the peers: `with dispatcher.checking(op) as
@@ -104,6 +105,7 @@ class Dispatcher(Calls):
         self.sent = leftovers.SentMessages() if self.checks_buffers else None
         self.worker.unseen = {} if self.checks_buffers else None
         self._faulty = fault_injection.plan(local_rank.rank)
+        self._profiles = []
         self.record_by(local_rank.recorder)
         self._routines: dict[str, Callable[..., int]] = {}
 
@@ -192,6 +194,7 @@ class Dispatcher(Calls):
         """Have calls recorded from now on, or not any more."""
         if recorder:
             self.profile = recorder.attach(self.group, self.words, is_part=self.outer is not None)
+            self._profiles.append(self.profile)
         else:
             self.profile = None
             self.words[c.PROFILE // WORD] = 0

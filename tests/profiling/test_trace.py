@@ -148,3 +148,26 @@ def raises_in_ranges(comm: Communicator) -> list[str]:
 
 def test_exceptions_leave_ranges() -> None:
     assert run(1, raises_in_ranges) == [["on"]]
+
+
+def many_names_and_groups(comm: Communicator) -> list[str]:
+    with comm.trace() as trace:
+        for i in range(recorder.SLOTS):
+            with shmcoll.range(f"step {i}"):
+                pass
+        with comm.dup() as other:
+            other.all_reduce(np.ones(1))
+        comm.all_reduce(np.ones(1))
+    assert len(comm._local_rank._recorder._numbers) <= recorder.SLOTS
+    (one,) = trace.profiles
+    unnamed = [span for span in one.spans if span.name == "(a name for which there was no room)"]
+    assert 0 < len(unnamed) < 20
+    return [f"{span.name} {span.group} {span.sequence}" for span in one.spans if span.name == "all_reduce"]
+
+
+def test_texts_for_which_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The calls are recorded all the same."""
+    monkeypatch.setattr(recorder, "SLOTS", 256)
+    (spans,) = run(1, many_names_and_groups)
+    assert spans[0] == "all_reduce () 0"
+    assert spans[1].startswith("all_reduce (0,) ")
