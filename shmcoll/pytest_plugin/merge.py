@@ -71,7 +71,7 @@ def merged(item: pytest.Item, team: Team, when: str, *, has_failed: bool = False
         if len(skipped) == len(parts):
             report.outcome, report.longrepr = "skipped", next(iter(skipped.values())).report.longrepr
         elif when == "call":
-            for reason, ranks in _alike((n, str(part.report.longrepr[2])) for n, part in skipped.items()):
+            for reason, ranks in alike((n, str(part.report.longrepr[2])) for n, part in skipped.items()):
                 report.sections.append((f"Not run on {title(ranks)}", reason))
     return report
 
@@ -81,7 +81,7 @@ def merged_subtests(item: pytest.Item, team: Team) -> list[pytest.TestReport]:
     told = [(r.number, one) for r in team.ranks if "call" in r.reports for one in r.reports["call"].subtests]
     parts = [(number, _Part(item, RankReport(one, False, False))) for number, one in told]
     reports = []
-    for _, numbers in _alike((i, _of_subtest(*part)) for i, part in enumerate(parts)):
+    for _, numbers in alike((i, _of_subtest(*part)) for i, part in enumerate(parts)):
         ranks = {parts[i][0]: parts[i][1] for i in numbers}
         report = next(iter(ranks.values())).report
         report.sections = []
@@ -94,6 +94,12 @@ def merged_subtests(item: pytest.Item, team: Team) -> list[pytest.TestReport]:
 def _of_subtest(rank: int, part: _Part) -> object:
     report = part.report
     return str(getattr(report, "context", "")), report.outcome, _key(report.longrepr, rank)
+
+
+def nothing(item: pytest.Item, when: str) -> pytest.TestReport:
+    """Return the report of a phase to which no rank has come."""
+    report: pytest.TestReport = _base(item, when, {})
+    return report
 
 
 def _skipped_before(item: pytest.Item, reports: dict[str, RankReport]) -> _Part | None:
@@ -133,7 +139,7 @@ def _base(item: pytest.Item, when: str, parts: dict[int, _Part]) -> Any:
         duration=longest, start=start, stop=stop, user_properties=properties,
     )  # fmt: skip
     texts = ((number, pair) for number, part in sorted(parts.items()) for pair in part.report.sections)
-    made.sections = [(f"{name} ({title(ranks)})", text) for (name, text), ranks in _alike(texts)]
+    made.sections = [(f"{name} ({title(ranks)})", text) for (name, text), ranks in alike(texts)]
     passed = [one for one in reports if one.passed]
     if passed and all(hasattr(one, "wasxfail") for one in passed):
         made.wasxfail = passed[0].wasxfail
@@ -148,19 +154,19 @@ def _failure(item: pytest.Item, team: Team, failed: dict[int, _Part], losses: di
     own = {n: part for n, part in failed.items() if not part.is_consequence}
     if not own and all(loss.is_consequence for loss in losses.values()):
         own = failed
-    for _, ranks in _alike((n, _key(part.report.longrepr, n)) for n, part in own.items()):
+    for _, ranks in alike((n, _key(part.report.longrepr, n)) for n, part in own.items()):
         repr_ = own[ranks[0]].report.longrepr
         elements.append((_text([]), None, f"----- {title(ranks)} -----"))
         chain = getattr(repr_, "chain", None)
         elements += chain if chain else [(_text([str(repr_)]), None, None)]
         places.append((title(ranks), getattr(repr_, "reprcrash", None)))
-    for how, ranks in _alike((n, loss.how) for n, loss in losses.items() if not loss.is_consequence):
+    for how, ranks in alike((n, loss.how) for n, loss in losses.items() if not loss.is_consequence):
         places.append((title(ranks), how))
         elements.append((_text([f"{title(ranks)} {how}"]), None, None))
     rest = {n: part for n, part in failed.items() if n not in own}
-    for line, ranks in _alike((n, _line(part.report.longrepr, n)) for n, part in rest.items()):
+    for line, ranks in alike((n, _line(part.report.longrepr, n)) for n, part in rest.items()):
         behind.append(f"therefore, {title(ranks)}: {line}")
-    for how, ranks in _alike((n, loss.how) for n, loss in losses.items() if loss.is_consequence):
+    for how, ranks in alike((n, loss.how) for n, loss in losses.items() if loss.is_consequence):
         behind.append(f"{title(ranks)} {how}")
         places.append((title(ranks), how))
     if team.table:
@@ -208,7 +214,7 @@ def _text(paragraphs: Sequence[str]) -> ReprTraceback:
     return ReprTraceback([ReprEntryNative(lines)] if lines else [], None, "native")
 
 
-def _alike(pairs: Iterable[tuple[int, Any]]) -> list[tuple[Any, list[int]]]:
+def alike(pairs: Iterable[tuple[int, Any]]) -> list[tuple[Any, list[int]]]:
     """Return the values, each once, with the ranks that have it."""
     found: dict[Any, list[int]] = {}
     for rank, value in pairs:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from shmcoll.engine.system.handlers import reraise_of_handler
+from shmcoll.errors import ShmcollError
 from shmcoll.pytest_plugin import MARK, fixtures, marks, merge
 from shmcoll.pytest_plugin.team import Team
 
@@ -44,7 +46,9 @@ def end(session: pytest.Session) -> None:
 
 def _run(item: pytest.Item, nextitem: pytest.Item | None, number: int) -> None:
     session = item.session
-    team = session.stash.get(_TEAM, None) or Team(item, number)
+    team = session.stash.get(_TEAM, None) or _started(item, number)
+    if team is None:
+        return _log_end(item, nextitem, merge.nothing(item, "teardown"))
     session.stash[_TEAM] = team
     try:
         _run_on(team, item, nextitem)
@@ -72,12 +76,38 @@ def _run_on(team: Team, item: pytest.Item, nextitem: pytest.Item | None) -> None
     if not (stays and team.is_sound()):
         del session.stash[_TEAM]
         if (bad := team.end()) and last.passed and not report.failed:
-            last.outcome, last.longrepr = "failed", bad
-    ours = pytest.CallInfo.from_call(lambda: session._setupstate.teardown_exact(nextitem), when="teardown")
-    if ours.excinfo and not last.failed:  # of fixtures that earlier tests have set up in this process
-        last = item.ihook.pytest_runtest_makereport(item=item, call=ours)
-    item.ihook.pytest_runtest_logreport(report=last)
+            told = "\n".join(f"{merge.title(ranks)} {how}" for how, ranks in merge.alike(bad.items()))
+            last.outcome, last.longrepr = "failed", told
+    _log_end(item, nextitem, last)
     _remove(team.tmp_path(item), item.config, has_failed=report.failed)
+
+
+def _started(item: pytest.Item, number: int) -> Team | None:
+    """Start ranks for a test. Returns None if that is not possible, which is an error in the setup of the test."""
+
+    def start() -> Team:
+        try:
+            return Team(item, number)
+        except (ShmcollError, OSError, ValueError) as error:
+            reraise_of_handler(error)
+            raise pytest.fail.Exception(f"the ranks could not be started: {error}", pytrace=False) from None
+
+    ours = (KeyboardInterrupt, pytest.exit.Exception, pytest.UsageError)
+    call = pytest.CallInfo.from_call(start, when="setup", reraise=ours)
+    if call.excinfo is None:
+        return call.result
+    item.ihook.pytest_runtest_logreport(report=item.ihook.pytest_runtest_makereport(item=item, call=call))
+    return None
+
+
+def _log_end(item: pytest.Item, nextitem: pytest.Item | None, report: pytest.TestReport) -> None:
+    """Tear down the fixtures that earlier tests have set up in this process and the next one does not use, and log the
+    report of the teardown."""
+    state = item.session._setupstate
+    call = pytest.CallInfo.from_call(lambda: state.teardown_exact(nextitem), when="teardown")
+    if call.excinfo and not report.failed:
+        report = item.ihook.pytest_runtest_makereport(item=item, call=call)
+    item.ihook.pytest_runtest_logreport(report=report)
 
 
 def _log(item: pytest.Item, team: Team, when: str) -> pytest.TestReport:

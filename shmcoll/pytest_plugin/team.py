@@ -41,7 +41,9 @@ from shmcoll.startup.defaults import GRACE, WAIT_TIMEOUT
 from shmcoll.startup.watcher import Watcher
 
 _STACKS_PATIENCE = 0.5  # seconds: how long ranks have to give their stacks
-_OF_PYTEST = re.compile(r"^ {6}\S*/(_pytest|pluggy|shmcoll/pytest_plugin)/\S+:\d+ in ")
+_PYTEST = r"/(_pytest|pytest|pluggy|shmcoll/pytest_plugin|shmcoll/runtime(?=/user_code))/"
+#: lines of pytest in the stacks of a table, and of faulthandler
+_OF_PYTEST = re.compile(rf'^ {{6}}\S*{_PYTEST}\S+:\d+ in |^  File "([^"]*{_PYTEST}[^"]*|<frozen runpy>)", line \d+ in ')
 _MOST_GROUPS = 100  # that tests may leave open; a rank can lead about 500
 _NO_LIMIT = 1e9  # seconds, while a debugger may hold a rank up
 _count = 0  # of the teams of this process
@@ -148,8 +150,8 @@ class Team(Watcher[Member]):
         """Return the temporary directory of the present test, which its ranks make."""
         return self._folder / f"{fixtures.name_of_directory(item)}-{self._name}-{self._tests}"
 
-    def end(self) -> str:
-        """Have the ranks end. Returns how some have failed in that, in words."""
+    def end(self) -> dict[int, str]:
+        """Have the ranks end. Returns how some have failed in that."""
         for rank in self.ranks:
             if rank.control:
                 rank.is_leaving = True
@@ -157,10 +159,11 @@ class Team(Watcher[Member]):
         self.end_ranks(after=2 * GRACE)
         try:
             self.watch_while(lambda: bool(self.living()))
+            failed = [rank for rank in self.ranks if rank.status and rank.number not in self.losses]
+            bad = {rank.number: _how_ended(rank) for rank in failed}
         finally:
             self.kill()
-        bad = [(r.number, r.status) for r in self.ranks if r.status and r.number not in self.losses]
-        return "; ".join(f"rank {number} {exits.describe(status or 0)} at its end" for number, status in bad)
+        return bad
 
     def kill(self) -> None:
         """End the ranks at once. Calling it again has no effect."""
@@ -313,7 +316,7 @@ class Team(Watcher[Member]):
             how = f"{how}; {last}"
         names = (("stdout", rank.files.out), ("stderr", rank.files.err))
         rest = [
-            (f"Captured {name} {rank.phase}", text)
+            (f"Captured {name} {rank.phase}", _without_pytest(text))
             for (name, fd), begin in zip(names, rank.shown, strict=True)
             if (text := to_text(read(fd, begin)))
         ]
@@ -347,14 +350,22 @@ class Team(Watcher[Member]):
         _hand_terminal_to(os.getpgrp())
 
 
-def _without_pytest(table: str) -> str:
-    """Return the table without the lines of the stacks that are pytest's."""
+def _how_ended(rank: Member) -> str:
+    """Return how a rank has failed after its last test."""
+    if rank.ended_by:
+        return f"did not end within {2 * GRACE:g} s after its last test: a thread or an exit handler is in the way"
+    said = _without_pytest(to_text(read(rank.files.err, rank.shown[1]))).rstrip()
+    return f"{exits.describe(rank.status or 0)} after its last test" + (f":\n{said}" if said else "")
+
+
+def _without_pytest(text: str) -> str:
+    """Return a text without the lines of stacks that are pytest's."""
     found: list[str] = []
     is_pytest = False
-    for line in table.splitlines():
+    for line in text.splitlines(keepends=True):
         is_pytest = bool(_OF_PYTEST.search(line)) or (is_pytest and line.strip() == "...")
         found += [] if is_pytest else [line]
-    return "\n".join(found)
+    return "".join(found)
 
 
 def _hand_terminal_to(group: int) -> None:

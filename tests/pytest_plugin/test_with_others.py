@@ -147,6 +147,24 @@ def test_x(comm, tmp_path):
     assert told.status == 0
 
 
+def test_ranks_that_do_not_start_or_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = """
+import threading, time
+import pytest
+@pytest.mark.ranks(2)
+def test_x(comm):
+    threading.Thread(target=time.sleep, args=(1e6,)).start()
+def test_plain(): pass
+"""
+    told = run(tmp_path, source)
+    assert told.outcomes == {"test_x[2 ranks]": "error", "test_plain": "passed"}
+    assert "ranks 0, 1 did not end within 2 s after its last test: a thread or an exit handler" in told.output
+    monkeypatch.setenv("SHMCOLL_HEAP", "many")
+    told = run(tmp_path, source)
+    assert told.outcomes == {"test_x[2 ranks]": "error", "test_plain": "passed"}
+    assert "the ranks could not be started: SHMCOLL_HEAP='many' is not an amount" in told.output
+
+
 def test_subtests_are_told_with_their_ranks(tmp_path: Path) -> None:
     source = """
 import pytest
