@@ -28,6 +28,8 @@ another want the same number of ranks, so a fixture of module scope is set up on
 the tests of a module by the number of ranks for that. After a test that failed there are new ranks.
 """
 
+from __future__ import annotations  # any pytest can load this file
+
 from collections.abc import Generator
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +39,9 @@ if TYPE_CHECKING:
     from shmcoll.pytest_plugin.rank import RankSide
 
 MARK = "ranks"
-_NUMBER = "_ranks"  # the parameter that stands for the number of ranks
-here: "RankSide | None" = None  # in a rank of the plug-in
+OLDEST = 8, 2  # the version of pytest
+NUMBER = "_ranks"  # the parameter that stands for the number of ranks
+here: RankSide | None = None  # in a rank of the plug-in
 
 
 def pytest_addoption(parser: pytest.Parser, pluginmanager: Any) -> None:
@@ -66,6 +69,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if (rank := config.getoption("--pdb-rank")) is not None and rank < 0:
+        raise pytest.UsageError(f"--pdb-rank must be a rank, 0 or more, got {rank}")
     config.addinivalue_line(
         "markers", f"{MARK}(*numbers, timeout=None): run the test on so many ranks of shmcoll, once for each number"
     )
@@ -74,15 +79,19 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if metafunc.definition.get_closest_marker(MARK):
+        if getattr(pytest, "version_tuple", (0,)) < OLDEST:
+            raise pytest.UsageError(
+                f"tests on ranks need pytest {OLDEST[0]}.{OLDEST[1]}, and this is {pytest.__version__}"
+            )
         from shmcoll.pytest_plugin import marks
 
         numbers = marks.numbers(metafunc.definition)
-        metafunc.fixturenames.append(_NUMBER)
-        metafunc.parametrize(_NUMBER, numbers, ids=[marks.title(n) for n in numbers], scope="module")
+        metafunc.fixturenames.append(NUMBER)
+        metafunc.parametrize(NUMBER, numbers, ids=[marks.title(n) for n in numbers], scope="module")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    if number := getattr(item, "callspec", None) and item.callspec.params.get(_NUMBER):  # type: ignore[attr-defined]
+    if number := getattr(item, "callspec", None) and item.callspec.params.get(NUMBER):  # type: ignore[attr-defined]
         item.extra_keyword_matches.add(f"{number}ranks")  # for -k
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from shmcoll.engine.system.text import shown
-from shmcoll.pytest_plugin import _NUMBER, MARK
+from shmcoll.pytest_plugin import MARK, NUMBER
 from shmcoll.runner import arguments
 
 _EXAMPLE = "write @pytest.mark.ranks(2) or @pytest.mark.ranks(2, 4, timeout=60)"
@@ -40,8 +40,8 @@ def number(item: pytest.Item) -> int:
     """Return the number of ranks that a test runs on. Fails if the mark has several, and the test cannot have
     parameters."""
     callspec = getattr(item, "callspec", None)
-    if callspec and _NUMBER in callspec.params:
-        return int(callspec.params[_NUMBER])
+    if callspec and NUMBER in callspec.params:
+        return int(callspec.params[NUMBER])
     found = numbers(item)
     if len(found) > 1:
         pytest.fail(

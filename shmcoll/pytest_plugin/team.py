@@ -338,7 +338,8 @@ class Team(Watcher[Member]):
 
     def _grants(self, rank: Member) -> bool:
         wanted = self._config.getoption("--pdb-rank")
-        if self._holder is not rank and (self._has_held or wanted not in (None, rank.number)):
+        is_for_another = wanted in range(self.number) and wanted != rank.number
+        if self._holder is not rank and (self._has_held or is_for_another):
             return False
         self._holder, self._has_held, self._deadline = rank, True, None
         self._config.hook.pytest_enter_pdb(config=self._config, pdb=None)  # pytest-timeout stops its clock

@@ -273,6 +273,8 @@ def test_wrong_marks_and_settings_of_a_suite(tmp_path: Path) -> None:
     for setting in ("ranks_timeout = soon", "ranks_max = -1", "ranks_start = thread"):
         told = run(tmp_path, textwrap.dedent(source), "-k", "test_few", ini=[setting])
         assert told.status == pytest.ExitCode.USAGE_ERROR and f"{setting.split()[0]} must be" in told.output
+    told = run(tmp_path, textwrap.dedent(source), "--pdb-rank=-1")
+    assert told.status == pytest.ExitCode.USAGE_ERROR and "--pdb-rank must be a rank, 0 or more" in told.output
     wrong = run(tmp_path, "import pytest\n@pytest.mark.ranks(0)\ndef test_x(): pass\n")
     assert wrong.status == pytest.ExitCode.INTERRUPTED and "must be at least 1, got 0" in wrong.output
 
