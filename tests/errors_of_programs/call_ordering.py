@@ -132,6 +132,26 @@ def a_synchronous_send_and_a_collective(comm: Any, wrong: bool) -> None:
         comm.recv(source=0)
 
 
+@program(
+    KIND,
+    everyone=(
+        CollectiveTimeout,
+        r"rank 0 has not begun to receive this synchronous message|rank 1 did not arrive|had waited",
+    ),
+    limit=0.3,
+)
+def a_synchronous_send_to_a_posted_receive_behind_a_collective(comm: Any, wrong: bool) -> None:
+    with comm.dup() as other:
+        messages = comm if wrong else other
+        if comm.rank == 0:
+            work = messages.recv(source=1, async_op=True)
+        elif comm.rank == 1:
+            messages.send(X, 0, synchronous=True)
+        comm.barrier()
+        if comm.rank == 0:
+            work.wait()
+
+
 @program(KIND, everyone=(CollectiveTimeout, r"barrier #\d+ on rank [012].*did not arrive|timed out"), limit=0.3)
 def groups_in_another_order(comm: Any, wrong: bool) -> None:
     with comm.dup() as other:
