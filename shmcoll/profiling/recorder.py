@@ -24,8 +24,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from shmcoll.engine import atomics, layout
 from shmcoll.engine import context as c
-from shmcoll.engine import layout
 from shmcoll.engine.collective import OPERATION_CODES
 from shmcoll.engine.compiler import compile as code
 from shmcoll.engine.layout import WORD
@@ -63,7 +63,7 @@ class Profile:
         self.group = recorder.text(kind, f"{identity}:{_ranges(ranks)}")
         self.words[[p.RECORDER // WORD, p.GROUP // WORD]] = recorder.words.ctypes.data, self.group
         self.words[[p.BEGIN // WORD, p.END // WORD, p.WAIT // WORD]] = recorder.functions
-        self.words[p.USES_CLOCK // WORD] = not is_a_clock()
+        self.words[p.USES_CLOCK // WORD] = not is_a_clock() or bool(atomics.hooks)  # routines in Python read the clock
 
     @property
     def waited(self) -> int:

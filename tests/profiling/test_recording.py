@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import shmcoll
 from shmcoll.communicator import Communicator
 from shmcoll.engine import layout
 from shmcoll.engine.native import profile_calls
@@ -237,6 +238,24 @@ def check_times(found: list[RankProfile], values: list[list[int]]) -> None:
         assert len(one.spans) == 20
         for span, before, after in zip(one.spans, times, times[1:], strict=False):
             assert before - 1000 <= span.begin <= span.end <= after + 1000
+
+
+def test_routines_that_run_as_python_are_recorded_too() -> None:
+    check_times(*recorded(2, when_it_called, TRACED | {"SHMCOLL_FAULTS": "*:jitter@1"}))
+
+
+def of_unlike_shapes(comm: Communicator) -> None:
+    comm.barrier()
+    with pytest.raises(shmcoll.CollectiveMismatch):
+        comm.all_reduce(np.ones(2 + comm.rank))
+
+
+def test_a_call_that_fails_is_recorded() -> None:
+    found, _ = recorded(2, of_unlike_shapes, TRACED)
+    for one in found:
+        assert [span.name for span in calls(one)] == ["barrier", "all_reduce"]
+        assert one.spans[1].words == f"all_reduce(float64[{2 + one.rank}], sum)"
+        assert total(one, "all_reduce").calls == 1
 
 
 def test_times_are_those_of_the_clock() -> None:
