@@ -38,7 +38,7 @@ from shmcoll.runtime.work import Work
 
 FOLDER = Path(__file__).parent / "reference"
 FUNCTIONS = (
-    "init", "from_mpi", "run", "map", "ranks", "shared", "freeze_support", "op", "premul_sum", "pair_dtype",
+    "init", "from_mpi", "run", "map", "ranks", "shared", "freeze_support", "range", "op", "premul_sum", "pair_dtype",
 )  # fmt: skip
 
 #: the collectives whose way is described to users, and the methods that are called otherwise

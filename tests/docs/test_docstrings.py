@@ -34,7 +34,7 @@ def functions() -> dict[str, Callable[..., Any]]:
     """All public functions and methods, by name."""
     found = {
         name: getattr(shmcoll, name)
-        for name in ("init", "run", "map", "ranks", "shared", "op", "premul_sum", "pair_dtype")
+        for name in ("init", "run", "map", "ranks", "shared", "range", "op", "premul_sum", "pair_dtype")
     }
     for module in MODULES:
         for name in getattr(module, "__all__", vars(module)):
