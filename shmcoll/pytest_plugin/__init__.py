@@ -6,6 +6,8 @@ the first test that has the mark.
     marks       the mark and the settings: what they may be
     protocol    one test on ranks, from pytest's point of view
     team        the ranks, seen from pytest's process: starting and watching them
+    member      one of them, and how it was lost
+    start       how they begin
     messages    what pytest's process and the ranks say to each other
     rank        a rank: it runs the tests by itself, with its own fixtures
     fixtures    what a rank does not share with the process that it is a fork of: fixtures, directories, captured output

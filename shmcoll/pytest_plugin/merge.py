@@ -14,8 +14,9 @@ from _pytest._code.code import ExceptionChainRepr, ReprEntryNative, ReprFileLoca
 from _pytest.skipping import evaluate_xfail_marks
 
 from shmcoll.errors import RankFailed
+from shmcoll.pytest_plugin.member import Loss
 from shmcoll.pytest_plugin.messages import RankReport
-from shmcoll.pytest_plugin.team import Loss, Team
+from shmcoll.pytest_plugin.team import Team
 
 _Element = tuple[Any, Any, str | None]  # of a chain of exceptions: traceback, place, text behind it
 _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")

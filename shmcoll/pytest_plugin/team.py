@@ -8,17 +8,12 @@ nothing is known then about the state of its ranks.
 import contextlib
 import os
 import pickle
-import re
 import select
 import signal
-import socket
-import sys
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
@@ -27,58 +22,22 @@ from shmcoll.engine.memory import arena as arenas
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.system import refusals
 from shmcoll.engine.system.handlers import reraise_of_handler
-from shmcoll.engine.system.text import to_text
-from shmcoll.errors import ShmcollError
-from shmcoll.pytest_plugin import coverage, fixtures, marks, spawned
+from shmcoll.pytest_plugin import fixtures
+from shmcoll.pytest_plugin.member import Loss, Member, how_ended, loss, without_pytest
 from shmcoll.pytest_plugin.messages import Ask, Exit, Granted, Phase, RankReport, Run, Teardown
-from shmcoll.pytest_plugin.rank import Files, RankSide, read
+from shmcoll.pytest_plugin.rank import read
+from shmcoll.pytest_plugin.start import Beginning, start
 from shmcoll.runner import protocol
 from shmcoll.runner.protocol import Answered
-from shmcoll.runner.rank import Rank
 from shmcoll.runner.stuck_ranks import StuckRanks
-from shmcoll.startup import exits, join, rank_process
+from shmcoll.startup import join
 from shmcoll.startup.defaults import GRACE, WAIT_TIMEOUT
 from shmcoll.startup.watcher import Watcher
 
 _STACKS_PATIENCE = 0.5  # seconds: how long ranks have to give their stacks
-_PYTEST = r"/(_pytest|pytest|pluggy|shmcoll/pytest_plugin|shmcoll/runtime(?=/user_code))/"
-#: lines of pytest in the stacks of a table, and of faulthandler
-_OF_PYTEST = re.compile(rf'^ {{6}}\S*{_PYTEST}\S+:\d+ in |^  File "([^"]*{_PYTEST}[^"]*|<frozen runpy>)", line \d+ in ')
 _MOST_GROUPS = 100  # that tests may leave open; a rank can lead about 500
 _NO_LIMIT = 1e9  # seconds, while a debugger may hold a rank up
 _count = 0  # of the teams of this process
-
-
-@dataclass
-class Member(Rank):
-    """A rank of the team. reports: those of the present test, by phase. shown: how much of its output they contain."""
-
-    files: Files = field(kw_only=True)
-    reports: dict[str, RankReport] = field(default_factory=dict, init=False)
-    shown: list[int] = field(default_factory=lambda: [0, 0], init=False)
-
-    def close(self) -> None:
-        super().close()
-        self.files.close()
-
-    @property
-    def phase(self) -> str:
-        """The phase that it is in, or was in when it ended."""
-        if "setup" not in self.reports:
-            return "setup"
-        has_run = "call" in self.reports or self.reports["setup"].report["outcome"] != "passed"
-        return "teardown" if has_run else "call"
-
-
-@dataclass
-class Loss:
-    """A rank that has ended within a test. how: in words. phase: where. output: what it printed after its last report.
-    is_consequence: whether another failure was the reason."""
-
-    how: str
-    phase: str
-    output: list[tuple[str, str]]
-    is_consequence: bool
 
 
 class Team(Watcher[Member]):
@@ -106,7 +65,7 @@ class Team(Watcher[Member]):
             super().__init__(arenas.create(number, timeout=timeout), [], grace=GRACE, timeout=None, stops=False)
         self._stuck = StuckRanks(self.arena, self.ranks, "has ended its part of the test")
         try:
-            self._start(item)
+            start(Beginning(item, self.arena, self._folder / self._name), self.ranks)
         except BaseException:
             self.kill()
             raise
@@ -160,7 +119,7 @@ class Team(Watcher[Member]):
         try:
             self.watch_while(lambda: bool(self.living()))
             failed = [rank for rank in self.ranks if rank.status and rank.number not in self.losses]
-            bad = {rank.number: _how_ended(rank) for rank in failed}
+            bad = {rank.number: how_ended(rank) for rank in failed}
         finally:
             self.kill()
         return bad
@@ -178,7 +137,7 @@ class Team(Watcher[Member]):
     def inquest(self) -> str:
         """Return the table of where every rank is."""
         try:
-            return _without_pytest(self.where(_STACKS_PATIENCE, patience=0.0))
+            return without_pytest(self.where(_STACKS_PATIENCE, patience=0.0))
         except Exception as e:  # an error here must not keep the ranks from being ended
             reraise_of_handler(e)
             return f"(not known: {type(e).__name__}: {e})"
@@ -206,65 +165,6 @@ class Team(Watcher[Member]):
             self._too_late = self._too_late or f"did not end within {self._limit:g} s"
             self.table = self.inquest()
 
-    # --- starting -----------------------------------------------------------------------------------------------------
-
-    def _start(self, item: pytest.Item) -> None:
-        environment = dict(os.environ)
-        try:
-            rank_process.prepare_environment()
-            spawns = marks.spawns(self._config)
-            if not spawns:
-                join.preload()
-            for stream in (sys.stdout, sys.stderr):
-                stream.flush()
-            for number in range(self.number):
-                self._start_one(item, number, spawns)
-        finally:
-            os.environ.clear()
-            os.environ.update(environment)
-
-    def _start_one(self, item: pytest.Item, number: int, spawns: bool) -> None:
-        starter, begin = os.getpid(), time.monotonic_ns()
-        try:
-            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            files = Files.new()
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", DeprecationWarning)  # about threads: pytest's, which the rank lacks
-                pid = os.fork()
-            if pid == 0:
-                ours.close()
-                self._become(item, number, starter, theirs, files, spawns)
-            theirs.close()
-            ours.setblocking(False)
-            self.ranks.append(Member(number, pid, -1, begin, ours, files=files))
-            self.ranks[-1].pidfd = os.pidfd_open(pid)
-        except OSError as e:
-            raise ShmcollError(rank_process.cannot_start(number, self.number, e)) from e
-
-    def _become(
-        self, item: pytest.Item, number: int, starter: int, control: socket.socket, files: Files, spawns: bool
-    ) -> NoReturn:
-        """Turn into a rank, in the child."""
-        try:
-            rank_process.begin(starter, self.arena, number, "pytest")
-            for other in self.ranks:
-                other.close()
-            folder = self._folder / f"{self._name}-rank{number}"
-            captured = fixtures.captures(self._config)
-            terminal = fixtures.terminal(self._config)
-            output = (files.out, files.err) if captured else None
-            if spawns:
-                spawned.execute(item, number, self.arena.fd, control, files, terminal, output, folder)
-            side = RankSide(item.session, number, control, files, terminal, captured)
-            fixtures.begin_in_fork(item.session, folder, output)
-            rank_process.begin_in_fork(self.arena)
-            coverage.begin_in_fork()
-            side.serve()
-        except BaseException:
-            sys.excepthook(*sys.exc_info())
-        finally:
-            os._exit(126)
-
     # --- messages -----------------------------------------------------------------------------------------------------
 
     def _say(self, message: Run | Teardown) -> None:
@@ -283,7 +183,8 @@ class Team(Watcher[Member]):
         self.watch_while(condition)
         for rank in self.ranks:
             if rank.status is not None and rank.number not in self.losses:
-                self.losses[rank.number] = self._loss(rank)
+                too_late = self._too_late if rank.number in self.late else ""
+                self.losses[rank.number] = loss(rank, self.arena, too_late)
 
     def _send(self, rank: Member, message: Any) -> None:
         with contextlib.suppress(OSError):  # it has ended
@@ -305,22 +206,6 @@ class Team(Watcher[Member]):
             self._send(rank, Granted(self._grants(rank)))
         elif isinstance(message, Exit):
             self.exit = message
-
-    def _loss(self, rank: Member) -> Loss:
-        how, is_late = exits.describe(rank.status or 0), rank.number in self.late
-        if is_late:
-            how = self._too_late
-        elif rank.ended_by:
-            how = "did not end in time after another rank had failed"
-        elif last := rank_status.last_operation(self.arena, rank.number):
-            how = f"{how}; {last}"
-        names = (("stdout", rank.files.out), ("stderr", rank.files.err))
-        rest = [
-            (f"Captured {name} {rank.phase}", _without_pytest(text))
-            for (name, fd), begin in zip(names, rank.shown, strict=True)
-            if (text := to_text(read(fd, begin)))
-        ]
-        return Loss(how, rank.phase, rest, bool(rank.ended_by) and not is_late)
 
     def _keep_time(self) -> None:
         super()._keep_time()
@@ -349,24 +234,6 @@ class Team(Watcher[Member]):
     def _take_terminal_back(self) -> None:
         self._holder = None
         _hand_terminal_to(os.getpgrp())
-
-
-def _how_ended(rank: Member) -> str:
-    """Return how a rank has failed after its last test."""
-    if rank.ended_by:
-        return f"did not end within {2 * GRACE:g} s after its last test: a thread or an exit handler is in the way"
-    said = _without_pytest(to_text(read(rank.files.err, rank.shown[1]))).rstrip()
-    return f"{exits.describe(rank.status or 0)} after its last test" + (f":\n{said}" if said else "")
-
-
-def _without_pytest(text: str) -> str:
-    """Return a text without the lines of stacks that are pytest's."""
-    found: list[str] = []
-    is_pytest = False
-    for line in text.splitlines(keepends=True):
-        is_pytest = bool(_OF_PYTEST.search(line)) or (is_pytest and line.strip() == "...")
-        found += [] if is_pytest else [line]
-    return "".join(found)
 
 
 def _hand_terminal_to(group: int) -> None:
