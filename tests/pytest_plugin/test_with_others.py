@@ -83,11 +83,12 @@ def test_it_ends_after_the_first_failure(tmp_path: Path) -> None:
 def test_pytest_timeout_ends_a_test_on_ranks(tmp_path: Path) -> None:
     pytest.importorskip("pytest_timeout")
     source = """
+import time
 import pytest
-@pytest.mark.timeout(1)
+@pytest.mark.timeout(4)
 @pytest.mark.ranks(2)
 def test_hangs(comm):
-    while comm.rank == 1: pass
+    while comm.rank == 1: time.sleep(1)
     comm.barrier()
 @pytest.mark.ranks(2)
 def test_after(comm):
@@ -186,12 +187,13 @@ def test_x(comm, subtests):
 def test_an_interrupt_shows_where_the_ranks_were(tmp_path: Path) -> None:
     pexpect = pytest.importorskip("pexpect")
     source = """
+import time
 import pytest
 @pytest.mark.ranks(2)
 def test_hangs(comm):
     if comm.rank == 1:
         open("started", "w")
-    while comm.rank == 1: pass
+    while comm.rank == 1: time.sleep(1)
     comm.barrier()
 """
     run(tmp_path, source, "--collect-only")
