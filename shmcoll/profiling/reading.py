@@ -60,11 +60,14 @@ def profiles(arena: Arena) -> list[RankProfile]:
 def read(arena: Arena, rank: int) -> RankProfile | None:
     """Return the profile of one rank, by the clock of its node, to be `joined` with others. None if it has recorded
     none."""
+    region = _region(arena, rank)
+    return _profile(region, rank) if region else None
+
+
+def _profile(region: "_Region", rank: int) -> RankProfile:
+    arena = region.arena
     facts = read_facts(arena)
     numbers = (facts and read_numbers(arena, facts)) or range(arena.ranks)
-    region = _region(arena, rank)
-    if region is None:
-        return None
     size = facts.ranks if facts else arena.ranks
     return _Reader(region, rank, tuple(numbers), facts.node if facts else 0, size).profile()
 
@@ -83,6 +86,12 @@ def shifted(one: RankProfile, difference: int, drift: float, accuracy: int) -> R
         begin, end = there(span.begin), there(span.end)
         spans.append(replace(span, begin=begin, end=end, waited=min(span.waited, end - begin)))
     return replace(one, spans=spans, begun=there(one.begun), ended=there(one.ended), accuracy=accuracy)
+
+
+def read_totals(arena: Arena, rank: int) -> RankProfile | None:
+    """Return the profile of one rank without its spans, which takes so little that it may be repeated often."""
+    region = _region(arena, rank)
+    return _profile(region._replace(trace=0, capacity=0), rank) if region else None
 
 
 def joined(those: Iterable[RankProfile]) -> list[RankProfile]:

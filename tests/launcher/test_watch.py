@@ -78,6 +78,31 @@ def test_it_ends_as_the_job_ends(shmrun, job, how, code, last):
     shmrun.finish(job)
 
 
+@pytest.mark.slow
+def test_ranks_that_record_their_calls_say_how_long_they_wait(shmrun):
+    """Rank 1 is late for every call, and rank 0 waits for it."""
+    shmrun.write("""
+        import time
+        import numpy as np
+        import shmcoll
+
+        comm = shmcoll.init()
+        while True:
+            time.sleep(0.02 * comm.rank)
+            comm.all_reduce(np.ones(1000))
+    """)
+    job = shmrun.start("-n", 2, "--stats", "job.py")
+    until(lambda: "all_reduce" in shmrun("inspect", job.pid).stdout, pause=0.2)
+    watching = shmrun.start("inspect", job.pid, "--watch=0.3", "--json")
+    found = [json.loads(watching.stdout.readline()) for _ in range(3)]
+    job.kill()
+    assert shmrun.finish(watching).returncode == 3
+    waits, late = found[-1]["ranks"]
+    assert 0.1 < waits["waiting"] <= 1 and late["waiting"] < waits["waiting"]
+    assert waits["bytes_per_second"] / waits["calls_per_second"] == pytest.approx(8000)
+    assert found[0]["ranks"][0]["waiting"] is None
+
+
 def has_rates(line):
     return bool(re.search(r"KiB|MiB", line) or re.search(r'"calls_per_second": [\d.]+', line))
 
@@ -148,7 +173,8 @@ def test_in_place_in_a_terminal_of_any_size(shmrun, job, terminal):
 def test_a_signal_gives_the_screen_back(shmrun, job, terminal, signum):
     watching = watch(shmrun, terminal, job)
     watching.send_signal(signal.SIGTSTP)
-    until(lambda: process_state(watching.pid) == "T")
+    until(lambda: process_state(watching.pid) in ("T", "Z"))
+    assert watching.poll() is None, watching.stderr.read()
     until(lambda: terminal.text.count("\x1b[?1049l") == 1)  # the terminal passes it on later
     watching.send_signal(signal.SIGCONT)
     until(lambda: terminal.text.count("\x1b[?1049h") == 2)

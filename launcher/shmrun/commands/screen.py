@@ -11,6 +11,8 @@ import sys
 from collections.abc import Sequence
 from types import FrameType, TracebackType
 
+from shmcoll.engine.system.text import to_bytes
+
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"  # the alternate screen, without a cursor
 _HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 
@@ -59,8 +61,10 @@ class Screen:
         self._write(_ENTER)
 
     def _write(self, text: str) -> None:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        """Write to the terminal. Not through `sys.stdout`, into which a signal handler cannot write while it writes."""
+        data = to_bytes(text)
+        while data:
+            data = data[os.write(sys.stdout.fileno(), data) :]
 
 
 def _pieces(line: str, width: int) -> list[str]:

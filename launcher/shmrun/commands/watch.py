@@ -6,8 +6,8 @@ import time
 from shmcoll.diagnostics.hang_report import stacks_of, table
 from shmcoll.diagnostics.job_document import SHOWN, document
 from shmcoll.diagnostics.job_end import how_it_ended
-from shmcoll.diagnostics.live_rates import Rate, Rates
 from shmcoll.diagnostics.observer import ObservedJob
+from shmcoll.profiling.live_rates import Rate, Rates
 from shmrun.commands.ps import command_of
 from shmrun.commands.screen import Screen
 
@@ -29,6 +29,7 @@ def watch(job: ObservedJob, seconds: float, *, verbose: bool, stacks: bool, as_j
                 for one in told["ranks"]:
                     now = rate.get(one["rank"])
                     one |= {"calls_per_second": now and now.calls, "bytes_per_second": now and now.bytes}
+                    one |= {"waiting": now and now.waiting}
                 print(json.dumps(told | {"ended": None if end is None else not end}), flush=True)
             else:
                 age = (time.monotonic_ns() - job.created) / 1e9
@@ -44,16 +45,18 @@ def watch(job: ObservedJob, seconds: float, *, verbose: bool, stacks: bool, as_j
             screen.pause(seconds)
     if not as_json:
         if screen.is_terminal:
-            print("\n".join(lines))
+            print(*lines, sep="\n")
         print(f"Job {job.creator} has failed: {end}." if end else f"Job {job.creator} has ended.")
     return FAILED if end else 0
 
 
 def _columns(rates: dict[int, Rate]) -> dict[str, dict[int, str]]:
-    return {
+    columns = {
         "calls/s": {rank: f"{rate.calls:,.0f}" for rank, rate in rates.items()},
         "bytes/s": {rank: _amount(rate.bytes) for rank, rate in rates.items()},
     }
+    waiting = {rank: f"{rate.waiting:.0%}" for rank, rate in rates.items() if rate.waiting is not None}
+    return columns | ({"waiting": waiting} if waiting else {})
 
 
 def _amount(size: float) -> str:

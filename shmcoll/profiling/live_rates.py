@@ -1,8 +1,9 @@
-"""How many collectives a second each rank of a running job calls, and how many bytes it passes to them.
+"""How many calls a second each rank of a running job makes, how many bytes it passes to them, and how long it waits.
 
-Nothing counts for this while a job runs. The numbers of the collectives tell how many calls have begun since the last
-look. The flight recorder has the arrays of the last 32 of each group: if there were more, the others are taken to be
-like those. Messages, and bytes in calls between nodes, are not in it.
+A rank that records its calls (`--stats`, `--trace`) has all of that in its profile. Of any other rank the numbers of
+the collectives tell how many have begun since the last look, and the flight recorder has the arrays of the last 32 of
+each group: if there were more, the others are taken to be like those. Messages, and bytes between nodes, are not in it.
+Nothing counts for this while a job runs.
 """
 
 import time
@@ -14,16 +15,20 @@ from shmcoll.diagnostics.observer import ObservedJob
 from shmcoll.engine import layout
 from shmcoll.engine.kernels.dtypes import BY_CODE
 from shmcoll.engine.memory.group import Group
+from shmcoll.profiling.reading import read_totals, since
+from shmcoll.profiling.spans import RankProfile
 
 _Member = tuple[int, int, int]  # the arena, the group's region and identity
 
 
 @dataclass(frozen=True)
 class Rate:
-    """Of one rank, per second since the last look."""
+    """Of one rank, per second since the last look. waiting: the share of that time in which it has waited for others;
+    None if it does not record that."""
 
     calls: float
     bytes: float
+    waiting: float | None = None
 
 
 class Rates:
@@ -34,9 +39,11 @@ class Rates:
         self._when = 0
         self._seen: dict[tuple[_Member, int], int] = {}  # the last number of each rank of each group
         self._over: dict[int, int] = {}  # the same, of calls between nodes
+        self._recorded: dict[int, RankProfile] = {}
 
     def look(self) -> dict[int, Rate]:
         """Return the rate of each rank; empty at the first look."""
+        recorded = self._of_profiles()
         now, before = time.monotonic_ns(), self._when
         self._when = now
         seen, calls, moved = dict[tuple[_Member, int], int](), dict[int, int](), dict[int, float]()
@@ -54,7 +61,22 @@ class Rates:
         if not before:
             return {}
         seconds = max(now - before, 1) / 1e9
-        return {number: Rate(count / seconds, moved.get(number, 0.0) / seconds) for number, count in calls.items()}
+        rates = {number: Rate(count / seconds, moved.get(number, 0.0) / seconds) for number, count in calls.items()}
+        return rates | recorded
+
+    def _of_profiles(self) -> dict[int, Rate]:
+        """Return the rates of the ranks that record their calls."""
+        before = self._recorded
+        read = (read_totals(arena, rank) for arena in self._job.arenas for rank in range(arena.ranks))
+        self._recorded = {one.rank: one for one in read if one}
+        new = {rank: since(before[rank], one) for rank, one in self._recorded.items() if rank in before}
+        return {rank: _rate(one) for rank, one in new.items()}
+
+
+def _rate(new: RankProfile) -> Rate:
+    seconds = max(new.ended - new.begun, 1) / 1e9
+    calls, moved, waited = (sum(getattr(row, name) for row in new.totals) for name in ("calls", "bytes", "waited"))
+    return Rate(calls / seconds, moved / seconds, min(waited / 1e9 / seconds, 1.0))
 
 
 def _bytes(group: Group, rank: int, new: int) -> float:
