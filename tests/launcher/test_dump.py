@@ -108,6 +108,30 @@ def test_a_folder_that_cannot_be_written_is_refused(shmrun):
 
 
 @pytest.mark.slow
+def test_a_folder_that_is_lost_meanwhile(shmrun):
+    """It is one line, and the failure is told as without."""
+    shmrun.write("""
+        import os, signal
+        import shmcoll
+
+        comm = shmcoll.init()
+        comm.barrier()
+        if comm.rank == 1:
+            os.rmdir("kept")
+            open("kept", "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        comm.barrier()
+    """)
+    told = shmrun("-n", 2, "--dump", "kept", "job.py")
+    assert told.returncode == 128 + signal.SIGKILL
+    (line,) = [line for line in told.stderr.splitlines() if "cannot keep" in line]
+    assert line.startswith("shmrun: cannot keep what the ranks did in ") and line.endswith(
+        "(SHMCOLL_DUMP): File exists"
+    )
+    assert "verdict" not in told.stderr and "rank 1 was killed by signal 9" in told.stderr.splitlines()[-1]
+
+
+@pytest.mark.slow
 def test_another_program_is_kept_as_well(shmrun):
     """Its ranks have no stacks. The launcher has not loaded what reads the arena."""
     shmrun.write(f"#!/bin/sh\nexec {sys.executable} job.py kill\n", "job.sh")
