@@ -15,6 +15,7 @@ import numpy as np
 
 import shmcoll
 from shmcoll.engine.system import log
+from shmcoll.engine.system.switches import is_on
 from shmcoll.errors import ShmcollError
 from shmcoll.mpi.abi.facts import CONSTANTS as c
 from shmcoll.mpi.objects import handles, leftovers
@@ -91,7 +92,7 @@ class Process:
         """Leave the job, when all ranks are ready to. No barrier of the program agrees with this one."""
         if self.is_finalized:
             raise MPIError("MPI_ERR_OTHER", "MPI is finalized already")
-        self.world.native._compose("MPI_Finalize", lambda parts: parts.barrier())
+        self.world.native._compose("MPI_Finalize", _meet)
         self.is_finalized = True
         for line in leftovers.lines():
             log.warning(f"at the end of MPI on rank {self.rank}: {line}")
@@ -108,6 +109,13 @@ class Process:
             except ShmcollError as error:
                 log.error(str(error))
         children.wait_for_all()
+
+
+def _meet(parts: Any) -> None:
+    parts.barrier()
+    if is_on("SHMCOLL_CHECK"):
+        leftovers.note()  # all messages have been sent
+        parts.barrier()
 
 
 def _shared(native: Any) -> Callable[[int], np.ndarray]:

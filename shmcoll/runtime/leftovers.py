@@ -34,6 +34,7 @@ from shmcoll.runtime import waiting
 _KEPT = 8  # lines for each receiver and tag
 _TOLD = 100  # messages of each sender
 _LEAVES = -2  # of the site of a rank that leaves, in place of the number of a collective
+MEETS = -3  # the same where all ranks meet before they leave, as in MPI_Finalize
 _LEFT = "left"  # the fact of that site: the tags of the messages that were not received, by sender
 
 
@@ -92,24 +93,37 @@ def tell(dispatcher: LeavingDispatcher) -> None:
 
 
 def _lines(dispatcher: LeavingDispatcher) -> Iterator[str]:
-    group, rank, sent = dispatcher.group, dispatcher.rank, dispatcher.sent
-    left = {source: tags for source in range(group.size) if (tags := dispatcher.buffers.waiting(source)[-_TOLD:])}
-    records.note_site(group, rank, _LEAVES, at_site(), {_LEFT: left} if sent else None)
-    if left:
+    group, sent = dispatcher.group, dispatcher.sent
+    if left := note(dispatcher):
         hint = "" if sent else ". With SHMCOLL_CHECK=1 (shmrun --check) the ranks that sent them tell their lines"
         yield f"messages were never received: {messages_of(group, left, dispatcher.buffers)}{hint}"
     if unseen := places((dispatcher.worker.unseen or {}).values()):
         yield f"the program has not waited for asynchronous calls: {unseen}"
-    if sent:
-        end = time.monotonic() + waiting.LEAVING_PATIENCE
-        for dest in sent.receivers():
-            if SeenMessages(group, dest).waiting(rank) and (tags := _await_left(group, dest, rank, end)):
-                yield f"rank {group.name(dest)} has never received {sent.calls(group, dest, tags)}"
+    yield from sends(dispatcher)
 
 
-def _await_left(group: Group, dest: int, source: int, end: float) -> list[int]:
+def note(dispatcher: LeavingDispatcher, place: int = _LEAVES) -> dict[int, list[int]]:
+    """Note for the other ranks what this rank leaves behind. Return the tags of messages by their senders."""
+    group = dispatcher.group
+    left = {source: tags for source in range(group.size) if (tags := dispatcher.buffers.waiting(source)[-_TOLD:])}
+    records.note_site(group, dispatcher.rank, place, at_site(), {_LEFT: left} if dispatcher.sent else None)
+    return left
+
+
+def sends(dispatcher: LeavingDispatcher, place: int = _LEAVES) -> Iterator[str]:
+    """Yield what other ranks leave behind of the messages of this one, with the check of buffers."""
+    group, rank, sent = dispatcher.group, dispatcher.rank, dispatcher.sent
+    if sent is None:
+        return
+    end = time.monotonic() + waiting.LEAVING_PATIENCE
+    for dest in sent.receivers():
+        if SeenMessages(group, dest).waiting(rank) and (tags := _await_left(group, dest, rank, place, end)):
+            yield f"rank {group.name(dest)} has never received {sent.calls(group, dest, tags)}"
+
+
+def _await_left(group: Group, dest: int, source: int, place: int, end: float) -> list[int]:
     """Return the tags of the messages from `source` that another rank leaves behind, once it has noted that."""
-    while (told := records.noted(group, dest, _LEAVES)) is None:
+    while (told := records.noted(group, dest, place)) is None:
         if time.monotonic() > end or records.how_ended(group.arena, group.ranks[dest]):
             return []
         time.sleep(waiting.NAP)

@@ -158,6 +158,7 @@ def any_tag_takes_the_message_of_another_receive(comm: Any, wrong: bool) -> None
     if comm.rank == 1:
         comm.send_object("text", 0, tag=6)
         comm.send(X, 0, tag=5)
-    elif comm.rank == 0:
+    comm.barrier()
+    if comm.rank == 0:
         comm.recv(source=1, tag=shmcoll.ANY if wrong else 5)
         comm.recv_object(source=1, tag=6)

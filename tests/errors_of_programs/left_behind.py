@@ -26,6 +26,7 @@ def missing_wait_for_a_receive(comm: Any, wrong: bool) -> None:
         work = comm.recv(source=0, async_op=True)
         if not wrong:
             shmcoll.wait_all([work])
+    comm.barrier()
 
 
 @program(REQUEST, lines=("rank 1.*: the program has not waited for asynchronous calls: HERE",), check=True)
@@ -116,6 +117,7 @@ def message_never_received_and_its_sender(comm: Any, wrong: bool) -> None:
     elif comm.rank == 1:
         for _ in range(1 if wrong else 3):
             comm.recv(source=0, tag=7)
+    comm.barrier()
 
 
 @program(LEAK, others=(RankFailed, r"all_reduce #\d+ on rank [02].*: rank 1 has closed the group at HERE"))

@@ -96,10 +96,14 @@ def test_what_is_left_behind_is_told_at_the_end(shmrun: Shmrun) -> None:
         one + "2 requests were never waited for: job.py:12, job.py:15",
         *(one + line for line in messages),
         one + "1 more message was never received, in MPI_COMM_WORLD",
+        one + "rank 0 has never received send(dest=0, tag=3) at job.py:15, in communicator ",
         one + "never freed: 1 communicators",
     ]
     zero = "shmcoll: at the end of MPI on rank 0: a message was never received: from rank 1 with tag 3, 8388608 bytes"
     assert any(line.startswith(zero) for line in said)
+    sends = "; ".join(f"send(dest=1, tag={tag}) at job.py:9" for tag in range(6))
+    zero = f"shmcoll: at the end of MPI on rank 0: rank 1 has never received {sends}, in MPI_COMM_WORLD"
+    assert zero in said
 
 
 FREED = """

@@ -137,7 +137,8 @@ class Options:
         "what shmcoll says in the ranks by itself, through logging: from this level on; default info",
     )
     check: bool = _switch(
-        "find arrays that the program changes while an asynchronous call uses them; slows these calls down"
+        "find arrays that change while an asynchronous call uses them, and what is never waited for or received; slows "
+        "these calls and sends down"
     )
     share_arrays: bool = _switch(
         "make numpy arrays of 64 KiB and more in the memory that the ranks share, so that collectives copy less"

@@ -12,8 +12,16 @@ from shmcoll.mpi.objects.communicators import Comm
 from shmcoll.mpi.objects.handles import COMM, FILE, REQUEST, WIN
 from shmcoll.mpi.objects.native_requests import settle
 from shmcoll.mpi.objects.requests import ReceiveRequest
+from shmcoll.runtime import leftovers
 
 _MOST = 5  # messages that are named
+
+
+def note() -> None:
+    """Note for the senders which messages this rank has not received, when all ranks have come to the end."""
+    for comm in COMM.all():
+        with suppress(ShmcollError):
+            leftovers.note(comm.messages._dispatcher, leftovers.MEETS)
 
 
 def lines() -> Iterator[str]:
@@ -24,6 +32,9 @@ def lines() -> Iterator[str]:
     yield from _requests()
     for comm in COMM.all():
         with suppress(ShmcollError):  # of a group that has ended
+            dispatcher = comm.messages._dispatcher
+            for line in () if dispatcher.group.has_ended() else leftovers.sends(dispatcher, leftovers.MEETS):
+                yield f"{line}, in {comm.in_words}"
             yield from _messages(comm)
     if is_on("SHMCOLL_CHECK"):
         counts = {"communicators": len(COMM.all()) - 2, "windows": len(WIN.all()), "files": len(FILE.all())}
