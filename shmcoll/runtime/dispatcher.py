@@ -39,6 +39,7 @@ from shmcoll.runtime.posted_receives import PostedReceives
 class Calls:
     """The common base of the dispatchers of a group on one machine and of one over nodes."""
 
+    sent: leftovers.SentMessages | None = None  # of a group on one machine, with SHMCOLL_CHECK
     only_records = False  # a plan's stand-in does: see `communicator/plans.py`
     local_rank: LocalRank
     worker: AsyncWorker

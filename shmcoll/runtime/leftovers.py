@@ -16,7 +16,7 @@ other.
 
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Protocol
 
@@ -86,10 +86,21 @@ def where_left(group: Group, rank: int) -> str:
 
 def tell(dispatcher: LeavingDispatcher) -> None:
     """Print what this rank leaves behind in a group, unless something has failed."""
-    if dispatcher.group.has_ended() or dispatcher.failures.has_failed():
-        return
-    for line in _lines(dispatcher):
-        log.warning(f"{dispatcher.failures.where}: {line}")
+    if not _is_over(dispatcher):
+        for line in _lines(dispatcher):
+            log.warning(f"{dispatcher.failures.where}: {line}")
+
+
+def note_all(dispatchers: Iterable[LeavingDispatcher]) -> None:
+    """Note what this rank leaves behind in groups that it is about to leave. Each rank may leave them in another order:
+    no rank waits for a note of a rank that waits for its own."""
+    for dispatcher in dispatchers:
+        if dispatcher.sent and not _is_over(dispatcher):
+            note(dispatcher)
+
+
+def _is_over(dispatcher: LeavingDispatcher) -> bool:
+    return bool(dispatcher.group.has_ended() or dispatcher.failures.has_failed())
 
 
 def _lines(dispatcher: LeavingDispatcher) -> Iterator[str]:

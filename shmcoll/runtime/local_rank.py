@@ -26,13 +26,13 @@ from shmcoll.engine.memory.heap import Heap
 from shmcoll.errors import CallNotAllowed
 from shmcoll.profiling import asked, recorder
 from shmcoll.profiling.recorder import Profile, Recorder
-from shmcoll.runtime import uncaught
+from shmcoll.runtime import leftovers, uncaught
 from shmcoll.runtime.array_sharing import ArraySharing
 from shmcoll.runtime.group_directory import Identity, identity
 from shmcoll.runtime.group_registry import GroupRegistry
 
 
-class OpenCommunicator(Protocol):
+class OpenCommunicator(leftovers.LeavingDispatcher, Protocol):
     """An open communicator, as its rank knows it: the group, the context, and how to end it."""
 
     group: Group
@@ -236,6 +236,7 @@ class LocalRank:
         self.arena.fd = -1
 
     def _depart(self) -> None:
+        leftovers.note_all(self.dispatchers)
         for dispatcher in self.dispatchers:
             dispatcher.tell_leftovers()
         self._publish_statistics()

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tests.errors_of_programs import call_ordering, concurrency, invalid_parameter, left_behind, parameter_matching
-from tests.errors_of_programs.programs import PROGRAMS, Program
+from tests.errors_of_programs.programs import PROGRAMS, Program, X
 from tests.support import switches
+from tests.support.frames import line_of
 
 MODULES = (invalid_parameter, parameter_matching, call_ordering, concurrency, left_behind)
 SLICE = 2_000_000  # ns
@@ -88,3 +89,29 @@ def test_right_programs_are_told_nothing(ranks: Any, capfd: pytest.CaptureFixtur
     ]
     assert not wrong, "\n".join(map(str, wrong))
     assert {name: lines for name, lines in err.items() if lines} == {}
+
+
+def leave(world: Any) -> None:
+    """Each rank leaves a message in the world, and one in a group that it does not close."""
+    first, second = world.dup(), world.dup()
+    other = 1 - world.rank
+    world.send(X, other, tag=1)
+    (first if world.rank else second).send(X, other, tag=2)
+    world.barrier()
+
+
+def test_what_is_left_at_the_end_of_a_job_is_told(ranks: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    """No rank waits for another one: they leave their groups in another order."""
+    ranks(2, leave, environment={"SHMCOLL_CHECK": "1"})
+    in_group = ", in the group of world ranks 0, 1"
+    received = {
+        f"shmcoll: rank {rank}{where}: messages were never received: from rank {1 - rank}: 1 with tag {tag}"
+        for rank in range(2)
+        for tag, where in ((1, ""), (2, in_group))
+    }
+    sent = {
+        f"shmcoll: rank {rank}{where}: rank {1 - rank} has never received send(dest={1 - rank}, tag={tag}) at {line}"
+        for rank in range(2)
+        for tag, where, line in ((1, "", line_of(leave, 4)), (2, in_group, line_of(leave, 5)))
+    }
+    assert set(capfd.readouterr().err.splitlines()) == received | sent
