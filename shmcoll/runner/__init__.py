@@ -10,6 +10,7 @@ arguments       what may be passed to them
 outgoing        one call: its files, its way to the server and back
 pickling        how functions, arguments and results are pickled
 namespaces      the global variables of functions in ranks
+repeated        large arrays that are sent again and again
 shared_memory   arrays that caller and ranks map
 chunks          the items of `map`, in chunks whose size is measured
 map_call        the items on their way to the ranks, and their results

@@ -7,6 +7,7 @@ session of its own, so that Ctrl-C reaches only the caller.
 """
 
 import contextlib
+import gc
 import os
 import select
 import signal
@@ -43,7 +44,10 @@ def _live() -> None:
     with contextlib.suppress(BlockingIOError):  # what is refused is said now, while the caller reads our errors
         poll.poll(0)
         caller.sock.recvmsg(1, 0, socket.MSG_DONTWAIT)
+    gc.disable()  # loading leaves little garbage, and looking for it takes 20 ms
     serve = _load(caller)
+    gc.freeze()  # so that the collectors of ranks do not touch, and so copy, shared pages
+    gc.enable()
     rank_process.outlive_thread()
     caller.send(protocol.READY)
     null = os.open(os.devnull, os.O_RDWR)
@@ -75,7 +79,6 @@ def _load(caller: CallerSocket) -> Callable[[CallerSocket, Open, list[int]], Non
     from shmcoll.startup import join
 
     join.preload(caller.send)
-    rank_process.freeze_memory()
     return supervise.serve
 
 

@@ -5,6 +5,7 @@ with one item. They grow until one takes a rank about TARGET seconds. Towards th
 rank has much more left than the others. The iterables are read when a chunk is made, and no further.
 """
 
+import itertools
 import time
 from collections.abc import Iterable, Sized
 from typing import Any
@@ -12,7 +13,8 @@ from typing import Any
 from shmcoll.engine.system.text import shown
 
 TARGET = 0.005  # seconds
-_GROWTH = 16  # times the last size, at most
+_GROWTH = 64  # times the last size, at most
+_PARTS = 4  # a chunk at the end is not smaller than the usual one by more than this
 _MOST = 1 << 13  # items
 
 
@@ -44,6 +46,7 @@ class Chunks:
         sizes = [len(one) if isinstance(one, Sized) else None for one in iterables]
         self.length = min(known) if len(known := [one for one in sizes if one is not None]) == len(sizes) else None
         self.count = 0
+        self._step = size or (1 if self.length is None else _MOST)  # how many are read before the time is looked at
         self._items = zip(*iterables, strict=False)
         self._nprocs = nprocs
         self._size, self._is_fixed = size or 1, size is not None
@@ -55,14 +58,16 @@ class Chunks:
         came before."""
         if self._error:
             raise self._error
-        first, items, size = self.count, [], self._size
+        first, size = self.count, self._size
         if self.length is not None and not self._is_fixed:
-            size = min(size, max(1, (self.length - first) // (2 * self._nprocs)))
+            size = min(size, max((self.length - first) // (2 * self._nprocs), size // _PARTS, 1))
+        items: list[tuple[Any, ...]] = []
         latest = time.perf_counter() + TARGET  # ranks wait while an iterable is slow
         try:
-            for item in self._items:
-                items.append(item)
-                if len(items) == size or (not self._is_fixed and time.perf_counter() > latest):
+            while len(items) < size and time.perf_counter() < latest:
+                before = len(items)
+                items += itertools.islice(self._items, min(size - before, self._step))
+                if len(items) == before:
                     break
         except Exception as e:
             self._error = e
@@ -88,5 +93,6 @@ class Chunks:
         if self._is_fixed:
             return
         each = seconds / items
-        self._seconds = each if not self._seconds else (each + self._seconds) / 2
+        # What another program's use of the cores has slowed down counts less
+        self._seconds = min(each, self._seconds + (each - self._seconds) / 4) if self._seconds else each
         self._size = max(1, min(int(TARGET / max(self._seconds, 1e-9)), _GROWTH * items, _MOST))

@@ -38,7 +38,7 @@ from shmcoll.runner.client import Server
 from shmcoll.runner.map_worker import CHUNK, FAILED, FREE, RESULTS, Worker
 from shmcoll.runner.namespaces import VersionedGlobals
 from shmcoll.runner.outgoing import OutgoingCall
-from shmcoll.runner.packets import LAST, LET_GO, File, Packet
+from shmcoll.runner.packets import HAS_ERRORS, LAST, LET_GO, File, Packet
 from shmcoll.runner.pickling import Sending, pickled
 from shmcoll.runner.protocol import Call, Ended, Open, Stop, Told, error_of
 from shmcoll.runner.shared_memory import Passed
@@ -310,8 +310,11 @@ class MapCall:
         if chunk is None or packet.first != chunk.first + chunk.done:
             return  # the chunk was sent again meanwhile
         if packet.kind == RESULTS:
-            for at in range(packet.count):
-                number = packet.first + at
+            numbers = range(packet.first, packet.first + packet.count)
+            if not error and not packet.flags & HAS_ERRORS:
+                self.results.update(zip(numbers, values, strict=True))
+                self._news += numbers
+            for at, number in enumerate(numbers) if error or packet.flags & HAS_ERRORS else ():
                 if error or type(values[at]) is Told:
                     self._put_error(number, self._noted(error or error_of(values[at], packet.rank, self._of), number))
                 else:

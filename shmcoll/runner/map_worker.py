@@ -22,7 +22,7 @@ from typing import Any
 
 from shmcoll.errors import ArenaError
 from shmcoll.runner import answers, packets, pickling, shared_memory, unsendable
-from shmcoll.runner.packets import LAST, LET_GO, File, Packet
+from shmcoll.runner.packets import HAS_ERRORS, LAST, LET_GO, File, Packet
 from shmcoll.runner.pickling import LARGE, Unsendable
 from shmcoll.runtime import refused_calls, user_code
 
@@ -55,11 +55,13 @@ class Worker:
         self.fn = fn
         self.stops = stops
         self._begin = begin
+        self._has_errors = False  # whether one of the results that have not been sent is an exception
         self._tasks, self._results, self._state = tasks, results, state
 
     def __call__(self) -> None:
         """Work, in a rank, until the caller has no more items."""
         self._rank = int(os.environ["RANK"])
+        self._words = memoryview(self._state)  # faster than the array
         tasks, self._sock = socket.socket(fileno=self._tasks), socket.socket(fileno=self._results)
         with tasks, self._sock, refused_calls.during(self.of):
             try:
@@ -78,7 +80,7 @@ class Worker:
     def _work(self, packet: Packet) -> bool:
         """Work on a chunk. Returns whether to go on."""
         begin, first, memory = time.perf_counter(), packet.first, packet.memory
-        state, rank, fn = self._state, self._rank, self.fn
+        state, rank, fn, me = self._words, self._rank, self.fn, os.getpid()
         state[rank] = first
         try:
             items = user_code.call(_loaded, packet)
@@ -97,18 +99,23 @@ class Worker:
                     values, latest = [], time.perf_counter() + FLUSH
                 state[rank] = number
                 try:
-                    value = user_code.call(fn, *items.pop())
+                    value = fn(*items.pop())
+                    if os.getpid() != me:
+                        user_code.end_fork(None)
                     values.append(value)
                     if getattr(value, "nbytes", 0) >= LARGE:
                         latest = 0.0  # its memory is freed with it alone
                     del value
-                except KeyboardInterrupt:
-                    raise
                 except BaseException as e:
+                    if os.getpid() != me:
+                        user_code.end_fork(e)
+                    if isinstance(e, KeyboardInterrupt):
+                        raise
                     if isinstance(e, SystemExit) and self.stops:
                         raise
                     values.append(answers.told(e))
                     goes_on = not self.stops
+                    self._has_errors = True
                 number += 1
                 goes_on = goes_on and not state[-1]
         except BaseException:
@@ -127,8 +134,11 @@ class Worker:
         try:
             file = File(length) if (length := packets.length_of(body, large)) else None
         except (OSError, ArenaError) as e:  # there is no room for it
+            self._has_errors = True
             (body, large), self._state[-1] = _dumped([answers.told(e)] * len(values)), self.stops or self._state[-1]
         try:
+            flags |= HAS_ERRORS * self._has_errors
+            self._has_errors = False
             packet = Packet(kind, self._rank, first, len(values), flags, time.perf_counter() - begin, body)
             packets.send(self._sock, packet, large, file)
         finally:
@@ -146,6 +156,7 @@ class Worker:
                     _dumped([value])
                 except Exception as e:
                     values[at] = answers.told(_not_sendable(first + at, value, e))
+                    self._has_errors = True
                     if self.stops:
                         self._state[-1] = 1
             return _dumped(values)

@@ -3,6 +3,7 @@
 `map_call.py` has the caller's side of the items, and `map_worker.py` that of the ranks.
 """
 
+import builtins
 import contextlib
 import operator
 from collections.abc import Callable, Iterable, Iterator
@@ -97,7 +98,7 @@ def map(
         bar = stack.enter_context(show(options.source.length))
         for news in start(stack, options, work, wanted, method, client.running_server):
             bar.update(len(news))
-        return [work.results[number] for number in range(options.source.count)]
+        return [*builtins.map(work.results.__getitem__, range(options.source.count))]
 
 
 @border

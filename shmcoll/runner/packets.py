@@ -44,6 +44,7 @@ _FAILED = ctypes.c_void_p(-1).value
 
 # flags
 LAST = 1  # of an answer: nothing of its chunk follows
+HAS_ERRORS = 4  # of an answer: exceptions are among the results
 LET_GO = 2  # of an answer: the rank has no mapping of the chunk's file any more
 
 

@@ -21,11 +21,11 @@ from typing import Any
 import cloudpickle  # type: ignore[import-untyped]
 import numpy as np
 
-from shmcoll.runner import shared_memory
+from shmcoll.runner import repeated, shared_memory
 from shmcoll.runner.namespaces import Globals, Namespaces
+from shmcoll.runner.repeated import LARGE as LARGE  # bytes: such buffers may be left out of a pickle
 from shmcoll.runner.shared_memory import Passed, Region
 
-LARGE = 1 << 20  # bytes: such buffers may be left out of a pickle
 MOST_SHARED = 200  # arrays of one call; the kernel passes 253 descriptors at once
 
 #: classes of objects that belong to the process that made them: module, name, and what to do instead
@@ -125,6 +125,8 @@ class CallPickler(cloudpickle.Pickler):
 
     def _array(self, array: np.ndarray) -> Any:
         region = shared_memory.region_of(array)
+        if region is None and self._sending is not None:
+            repeated.note(array)
         if region is None or array.size == 0 or self._sending is None:
             return NotImplemented
         index = self._sending.index_of(region)

@@ -202,7 +202,7 @@ class Ranks(ProcessBound):
             bar = stack.enter_context(show(options.source.length))
             for news in self._work(stack, options.of, options.fn, options.timeout, work):
                 bar.update(len(news))
-            return [work.results[number] for number in range(options.source.count)]
+            return [*map(work.results.__getitem__, range(options.source.count))]
 
     def imap(
         self,

@@ -25,13 +25,14 @@ def call(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     except BaseException as error:
         if os.getpid() == me:
             raise
-        _end_fork(error)
+        end_fork(error)
     if os.getpid() != me:
-        _end_fork(None)
+        end_fork(None)
     return value
 
 
-def _end_fork(error: BaseException | None) -> NoReturn:
+def end_fork(error: BaseException | None) -> NoReturn:
+    """End this process, a fork that has come back, as a program that has ended, or has raised `error`."""
     code = 1
     try:
         if error is None or isinstance(error, SystemExit):

@@ -21,7 +21,8 @@ def blocks(page: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("page", "examples"), [("tutorial.md", 5), ("guide/run.md", 6), ("guide/messages.md", 8), ("guide/failures.md", 1)]
+    ("page", "examples"),
+    [("tutorial.md", 5), ("guide/run.md", 6), ("guide/map.md", 8), ("guide/messages.md", 8), ("guide/failures.md", 1)],
 )
 def test_examples_run_as_written(scripts: Any, page: str, examples: int) -> None:
     text = blocks(page)

@@ -5,7 +5,8 @@ All entries of a line are timed in turn by the same ranks, in one job. `--door` 
 native call that does the same, by default on one rank, which waits for nobody. What the door adds is the median of the
 differences in each round. An operation may need several calls of the door, such as a prepare and a trigger. Then it may
 add as much for each of them. `compare --door` times calls of several sizes through each library, on the same memory.
-`compare --door mpi` has a job for each library (`mpi_door`), because no process can hold two.
+`compare --door mpi` has a job for each library (`mpi_door`), because no process can hold two. `compare --door map`
+calls a function of many items (`map_door`).
 """
 
 import argparse
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from shmbench.doors import Apart, Call, Rivals
     from shmbench.timing.ab_timing import Contest
 
-WITH_RIVALS = ("mpi", "torch")
+WITH_RIVALS = ("map", "mpi", "torch")
 COLUMNS = ("native", "gloo", "shmcoll", "operator")
 ASKED = 1.5  # microseconds for each call of the door
 
@@ -66,10 +67,11 @@ def main(argv: list[str]) -> int:
     """
     compares = argv[:1] == ["compare"]
     given = _parse(argv[1:] if compares else argv, compares)
+    given.compares = compares
     from shmbench.report.json_report import origin, verdict, write_calls
 
     whole = WholeRun()
-    lines, notes = _apart(given) if given.door == "mpi" else _together(given, compares)
+    lines, notes = _OTHERS.get(given.door, _together)(given)
     wrong, load = sum(line.wrong for line in lines), whole.end()
     date = datetime.now(UTC).isoformat(timespec="seconds")
     print(*notes, sep="\n", end="\n" if notes else "")
@@ -85,15 +87,15 @@ def main(argv: list[str]) -> int:
     return 1 if wrong else 0
 
 
-def _together(given: argparse.Namespace, compares: bool) -> tuple[list[Line], list[str]]:
+def _together(given: argparse.Namespace) -> tuple[list[Line], list[str]]:
     """Measure in one job, and print. Returns the lines."""
     import shmcoll
     from shmcoll.runner import api
 
-    asked = given.door, given.rounds, given.call, compares, given.quick
+    asked = given.door, given.rounds, given.call, given.compares, given.quick
     lines: list[Line] = shmcoll.run(_on_rank, given.ranks, *asked)[0]
     api.shutdown()  # now the ranks' time counts as ours
-    print(_head(given, compares), *map(_compared if compares else _text, lines), sep="\n")
+    print(_head(given, given.compares), *map(_compared if given.compares else _text, lines), sep="\n")
     return lines, []
 
 
@@ -110,6 +112,21 @@ def _apart(given: argparse.Namespace) -> tuple[list[Line], list[str]]:
         print(mpi_door.text(line, given), flush=True)
         lines.append(line)
     return lines, [*mpi_door.foot(given, failed, versions)]
+
+
+def _mapped(given: argparse.Namespace) -> tuple[list[Line], list[str]]:
+    """Measure in this process, and print. Returns the lines."""
+    from shmbench.commands import map_door
+
+    lines: list[Line] = []
+    print(map_door.head(given), flush=True)
+    for line in map_door.lines(given):
+        print(map_door.text(line), flush=True)
+        lines.append(line)
+    return lines, []
+
+
+_OTHERS = {"map": _mapped, "mpi": _apart}
 
 
 def _on_rank(door: str, rounds: int, text: str, compares: bool, quick: bool) -> list[Line]:
