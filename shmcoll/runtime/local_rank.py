@@ -73,6 +73,7 @@ class LocalRank:
         #: how often this rank has closed the subgroup of these ranks and this name
         self.closes: Counter[tuple[tuple[int, ...], str]] = Counter()
         self.recorder: Recorder | None = None  # while it records
+        self._recording = threading.RLock()
         self._recorder: Recorder | None = None  # stays, because native code may be inside
         records.write(arena, rank, layout.BY_RANK, records.JOINED, pid=self.pid)
         if any(wanted := asked.take()):
@@ -141,21 +142,23 @@ class LocalRank:
     def record(self, *, traces: bool) -> Recorder:
         """Record the calls of all communicators until `record_no_more` has been called as often. traces: each of them,
         and not only totals. Raises `ArenaError` if there is no memory for that."""
-        with self.compiling():
-            made = self._recorder = self._recorder or Recorder(self.arena, self.heap, self.rank)
-        made.begin(traces=traces)
-        self.recorder = recorder.current = made
-        for dispatcher in self.dispatchers:
-            if dispatcher.profile is None:
-                dispatcher.record_by(made)
-        return made
+        with self._recording:
+            with self.compiling():
+                made = self._recorder = self._recorder or Recorder(self.arena, self.heap, self.rank)
+            made.begin(traces=traces)
+            self.recorder = recorder.current = made
+            for dispatcher in self.dispatchers:
+                if dispatcher.profile is None:
+                    dispatcher.record_by(made)
+            return made
 
     def record_no_more(self, *, traces: bool) -> None:
         """Undo a `record` with the same argument."""
-        if self._recorder and not self._recorder.end(traces=traces):
-            self.recorder = recorder.current = None
-            for dispatcher in self.dispatchers:
-                dispatcher.record_by(None)
+        with self._recording:
+            if self._recorder and not self._recorder.end(traces=traces):
+                self.recorder = recorder.current = None
+                for dispatcher in self.dispatchers:
+                    dispatcher.record_by(None)
 
     def share_arrays(self) -> ArraySharing:
         """Return what allocates ordinary numpy arrays in shared memory. Made by the first call, which loads code."""

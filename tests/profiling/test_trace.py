@@ -1,6 +1,7 @@
 """`comm.trace`, `comm.statistics` and `shmcoll.range`, as a program uses them."""
 
 import json
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -171,3 +172,35 @@ def test_texts_for_which_there_is_no_room(monkeypatch: pytest.MonkeyPatch) -> No
     (spans,) = run(1, many_names_and_groups)
     assert spans[0] == "all_reduce () 0"
     assert spans[1].startswith("all_reduce (0,) ")
+
+
+def traces_in_threads(comm: Communicator) -> list[int]:
+    """Each on a communicator of its own, again and again."""
+    counts: list[int] = []
+    held = layout.directory_offset(comm.size, comm.rank) + layout.HELD
+
+    def trace(other: Communicator) -> None:
+        for _ in range(10):
+            with other.trace() as found:
+                other.barrier()
+            if comm.rank == 0:
+                counts.extend(row.calls for row in found.statistics.operations if row.operation == "barrier")
+
+    others = [comm.dup() for _ in range(3)]
+    before = 0
+    for _ in (0, 1):
+        threads = [threading.Thread(target=trace, args=(other,)) for other in others]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        before, after = comm._local_rank.arena.load(held), before
+    assert before == after, "no block of memory is left over"
+    assert recorder.current is None
+    return counts
+
+
+def test_threads_may_trace_at_the_same_time() -> None:
+    counts = run(2, traces_in_threads)[0]
+    assert len(counts) == 60
+    assert all(count >= 2 for count in counts)

@@ -34,7 +34,7 @@ Nobody waits for any of these words, and no routine acts on one. Native code rea
 its own numbers and addresses are in private memory, the *recorder* of the process. So another process that writes into
 the region spoils the numbers that are shown, and nothing else. Readers trust no word (`profiling/reading.py`).
 
-Time. Spans have ns of CLOCK_MONOTONIC. Reading that clock takes 23 ns, so the cycle counter is read (10 ns), where Linux
+Time. Spans have ns of CLOCK_MONOTONIC. Reading that clock takes 23 ns. So the cycle counter is read (10 ns) where Linux
 itself takes it for a clock. The recorder has an anchor: a value of the counter, the time then, and the ns of a tick
 (RATE). At the end of a call that is more than LAPSE ticks behind the anchor, a new anchor is made. The first is made
 with a pause of 50 us, and LAPSE grows from 50 us to 0.1 s. So the times of all ranks of a node are right to about 0.1
