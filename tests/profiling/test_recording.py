@@ -20,7 +20,7 @@ from shmcoll.profiling.reading import profiles
 from shmcoll.profiling.spans import CALL, MAIN, MESSAGE, PART, WORKER, RankProfile, Span, Total
 from tests.support.ranks import Job
 
-TRACED = {"SHMCOLL_TRACE": "unused"}
+TRACED = {"SHMCOLL_TRACE": os.devnull}
 COUNTED = {"SHMCOLL_STATS": "1"}
 
 
