@@ -75,8 +75,9 @@ def text(profiles: Sequence[RankProfile]) -> Iterator[str]:
 
 
 def _events(profiles: Sequence[RankProfile], zero: int) -> Iterator[str]:
-    several = len({one.node for one in profiles}) > 1
-    everyone = tuple(one.rank for one in profiles)
+    several = any(one.node for one in profiles)
+    groups = {span.group for one in profiles for span in one.spans}
+    everyone = tuple(sorted({one.rank for one in profiles}.union(*groups)))  # also those of other nodes
     numbers: dict[int, dict[_Track, int]] = {}
     for one in profiles:
         tracks: dict[_Track, list[Span]] = defaultdict(list)
