@@ -17,7 +17,8 @@ def replacing(path: str) -> Iterator[BinaryIO]:
     """
     target = Path(path)
     is_foreign = target.is_symlink() and target.lstat().st_uid not in (0, os.geteuid())
-    target = target if is_foreign else target.resolve()
+    if not is_foreign:
+        target = Path(os.path.realpath(path))  # not `resolve`: that raises RuntimeError for links in a circle
     special = is_foreign or (target.exists() and not target.is_file())
     place = target if special else target.with_name(f".{target.name}.{secrets.token_hex(4)}")
     try:

@@ -205,6 +205,15 @@ def test_a_link_of_somebody_else_is_not_followed(tmp_path: Path, monkeypatch: py
     assert (tmp_path / "mine").stat().st_ino == inode
 
 
+def test_links_in_a_circle_and_a_folder_that_is_gone(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    timeline.write(str(tmp_path / "a"), [profile(0)])
+    assert any(one.is_file() and load(one).ranks for one in tmp_path.iterdir())
+    with pytest.raises(FileNotFoundError):
+        timeline.write(str(tmp_path / "gone/t.json"), [])
+
+
 def test_compressed(tmp_path: Path) -> None:
     timeline.write(str(tmp_path / "t.json.gz"), [profile(0, span(0, 2 * MS, 3 * MS))])
     assert len(load(tmp_path / "t.json.gz").named("all_reduce")) == 1
