@@ -3,10 +3,12 @@
 import re
 import signal
 import time
+from dataclasses import replace
 from itertools import islice
 
 import pytest
 from shmrun.watch import stall_warning
+from shmrun.watch.stall_changes import Seen, since_last
 
 from shmcoll.diagnostics import rank_status
 from shmcoll.engine import layout
@@ -57,9 +59,12 @@ def test_a_rank_that_does_not_come(shmrun):
 
 
 def test_ranks_that_wait_for_one_another(shmrun):
-    """One of them waits in a barrier: a circle of receives alone would end by itself, by `shmcoll.Deadlock`."""
+    """Each has a thread that might send: otherwise the circle would end by itself, by `shmcoll.Deadlock`."""
     shmrun.write("""
+        import threading
+        import time
         import shmcoll
+        threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
         comm = shmcoll.init()
         if comm.rank == 2:
             comm.barrier()
@@ -77,6 +82,7 @@ def test_a_wrong_tag(shmrun):
     """Each line says for how long, and what has come with other tags and from other ranks; what has been read, too, is
     not told."""
     shmrun.write("""
+        import time
         import numpy as np
         import shmcoll
         comm = shmcoll.init()
@@ -86,7 +92,7 @@ def test_a_wrong_tag(shmrun):
         else:
             for tag in (3, 4, 5, 5) if comm.rank == 0 else (7,):
                 comm.send(np.ones(2), 2, tag)
-            comm.barrier()
+            time.sleep(600)
     """)
     _, lines = reported(shmrun, "--stall-warning", "0.3", lines=2)
     waits = r"\(waiting to be received: from rank 0: 1 with tag 3, 2 with tag 5; from rank 1: 1 with tag 7\)"
@@ -94,6 +100,7 @@ def test_a_wrong_tag(shmrun):
     assert lasted[0] < lasted[1]
 
 
+@pytest.mark.slow
 def test_what_has_changed_since_the_last_line(shmrun):
     """A rank that comes later, one that has ended, a new message, and a rank that has gone on to another line."""
     shmrun.write("""
@@ -146,6 +153,21 @@ def test_a_limit_that_makes_no_sense(shmrun, text):
     told = shmrun("-n", 1, "--stall-warning", text, "true")
     assert told.returncode == 2
     assert "--stall-warning" in told.stderr
+
+
+def test_changes_of_several_ranks_are_told_together():
+    """The first four of them; those of no consequence are left out."""
+    old = [rank_status.RankStatus(rank, 0, rank_status.OUTSIDE, call="barrier()") for rank in range(8)]
+    states = [rank_status.ENDED, rank_status.GONE, rank_status.STOPPED]
+    new = [replace(one, state=state) for one, state in zip(old, states, strict=False)]
+    new += [replace(old[3], call="recv()", blames=(4,)), replace(old[4], mail=" (7)"), *old[5:]]
+    before, now = Seen(old, {5: 1}, {6: "a.py:1", 7: "a.py:2"}), Seen(new, {5: 2}, {6: "a.py:3", 7: "a.py:2"})
+    assert since_last(before, now) == (
+        " Since the last line, ranks 0, 1 have ended, rank 2 has been stopped, rank 3 has come to recv(), rank 4 has "
+        "been sent other messages, and 2 other changes."
+    )
+    assert since_last(now, now) == " Nothing has changed since the last line."
+    assert since_last(None, now) == ""
 
 
 class Watched:

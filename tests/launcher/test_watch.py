@@ -169,7 +169,8 @@ def test_in_place_in_a_terminal_of_any_size(shmrun, job, terminal):
     shmrun.finish(job)
 
 
-@pytest.mark.parametrize("signum", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_gives_the_screen_back(shmrun, job, terminal, signum):
     watching = watch(shmrun, terminal, job)
     watching.send_signal(signal.SIGTSTP)
