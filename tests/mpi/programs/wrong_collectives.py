@@ -7,10 +7,14 @@ import queue
 import re
 import sys
 import threading
-import time
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 from mpi4py import MPI
+
+sys.path.append(str(Path(__file__).parents[3]))
+from tests.support.waiting import until
 
 world = MPI.COMM_WORLD
 me, size = world.rank, world.size
@@ -137,8 +141,7 @@ CASES = {
 def await_the_others():
     """Wait without a limit until the others have been told."""
     for other in (0, 2):
-        while not world.Iprobe(other, 9):
-            time.sleep(0.01)
+        until(partial(world.Iprobe, other, 9), pause=0.01)
         world.Recv([None, 0, MPI.BYTE], other, 9)
 
 
