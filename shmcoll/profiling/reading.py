@@ -95,8 +95,9 @@ def read_totals(arena: Arena, rank: int) -> RankProfile | None:
 
 
 def joined(those: Iterable[RankProfile]) -> list[RankProfile]:
-    """Return profiles with what only all of them tell. `message` of each send and its receive: one number for both.
-    `last` of each call of several ranks: the rank that came last. `communicator`: small numbers."""
+    """Return these profiles, whose spans it completes by what only all of them tell. `message` of each send and its
+    receive: one number for both. `last` of each call of several ranks: the rank that came last. `communicator`: small
+    numbers."""
     found = list(those)
     begun: dict[tuple[int, int], tuple[int, int]] = {}  # of a collective: the latest begin, and whose
     sent: dict[tuple[int, int, int], list[int]] = defaultdict(list)  # by sender, receiver, place: begins
@@ -110,7 +111,7 @@ def joined(those: Iterable[RankProfile]) -> list[RankProfile]:
     messages: dict[tuple[int, int, int, int], int] = {}
     communicators = {0: 0}
 
-    def complete(span: Span) -> Span:
+    def complete(span: Span) -> None:
         communicator = communicators.setdefault(span.communicator, len(communicators))
         last, message = -1, 0
         if span.sequence:
@@ -125,9 +126,12 @@ def joined(those: Iterable[RankProfile]) -> list[RankProfile]:
                 message = messages.setdefault((*ends, span.message, begin), len(messages) + 1)
         if last == span.rank or not span.waited:
             last = -1
-        return replace(span, last=last, message=message, communicator=communicator)
+        span.last, span.message, span.communicator = last, message, communicator
 
-    return [replace(one, spans=[complete(span) for span in one.spans]) for one in found]
+    for one in found:
+        for span in one.spans:
+            complete(span)
+    return found
 
 
 def since(before: RankProfile, after: RankProfile) -> RankProfile:

@@ -11,7 +11,7 @@ MAIN, WORKER = 0, 1  # threads of a span; others are numbered from 2 on
 CALL, PART, MESSAGE, RANGE, FRONT_END = "call", "part", "message", "range", "front end"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that takes three times as long, and there may be half a million
 class Span:
     """One call of a rank, or one range of the user, from begin to end.
 
