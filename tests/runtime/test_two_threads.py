@@ -109,7 +109,8 @@ BEGUN: dict[str, Callable[[Any], Any]] = {
 }
 ELSEWHERE = {  # methods that are no collectives, or of which `CALLS` has the collective
     *("abort", "allocating", "batch", "close", "empty", "full", "zeros", "handle", "is_shared", "launcher", "name"),
-    *("node", "nodes", "rank", "ranks", "size", "timeout", "grid", "plan", "shrink", "subgroup"),
+    *("node", "nodes", "rank", "ranks", "size", "timeout", "grid", "plan", "shrink", "statistics"),
+    *("subgroup", "trace"),  # made of `all_gather_object` and `gather_object`
     *("send", "recv", "send_object", "recv_object", "sendrecv", "sendrecv_object"),
     *("probe", "iprobe", "mprobe", "improbe"),
 }
