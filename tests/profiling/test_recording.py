@@ -379,9 +379,10 @@ def test_a_fork_records_nothing() -> None:
 
 def in_threads(comm: Communicator) -> None:
     """Each thread calls on a communicator of its own."""
-    others = [comm.dup() for _ in range(3)]
+    others, together = [comm.dup() for _ in range(3)], threading.Barrier(3)
 
     def call(other: Communicator) -> None:
+        together.wait()  # else one may have the identity of another one that has ended
         for _ in range(200):
             other.all_reduce(np.ones(1))
 
