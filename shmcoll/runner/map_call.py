@@ -25,6 +25,7 @@ import os
 import pickle
 import socket
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
@@ -95,6 +96,7 @@ class MapCall:
         goes_on: bool = False,
         ahead: bool = False,
     ):
+        self._pid = os.getpid()  # before there is anything that a fork would share
         self.known = VersionedGlobals(pickled)
         self.results: dict[int, Any] = {}
         self.errors: set[int] = set()
@@ -108,12 +110,13 @@ class MapCall:
             for _ in range(2)
             for one in socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         )
+        for sock in (self._tasks, self._queue, self._answers, self._theirs):
+            protocol.keep_from_forks(sock)
         self._state = shared_memory.shared(np.full(nprocs + 1, FREE, np.int64))
         self._state[-1] = 0
         ends = Passed(self._queue.fileno()), Passed(self._theirs.fileno())
         self.worker = Worker(of, fn, *ends, self._state, begin, stops=not returns_errors)
         self._depth = depth or 2 * nprocs
-        self._pid = os.getpid()
         self._flying: dict[int, Chunk] = {}  # chunks on their way, by their first number
         self._again: list[Chunk] = []  # chunks to be sent before others
         self._files: list[File] = []  # to be used again
@@ -123,7 +126,7 @@ class MapCall:
         self._lost: tuple[set[int], float] = set(), 0.0  # chunks that nobody seems to have, and since when
         self._failure: BaseException | None = None
         self._stops_at: float | None = None
-        self._call: OutgoingCall | None = None
+        self._call: weakref.ref[OutgoingCall] | None = None  # it refers to this object
         stack.callback(self._close)
 
     # --- the call -----------------------------------------------------------------------------------------------------
@@ -133,9 +136,9 @@ class MapCall:
     ) -> Iterator[list[int]]:
         """Have the ranks work. Yields the numbers of the results that have come. If it raises, the exception has the
         results so far as its attribute `results`."""
-        self._call = call
+        self._call = weakref.ref(call)
         try:
-            with call.sent(server, message):
+            with protocol.in_process(self._pid), call.sent(server, message):
                 while call.over is None:
                     self._feed()
                     call.over = server.step(call.streams, self._stops_at, self)
@@ -182,10 +185,11 @@ class MapCall:
         self.arrived()  # it has sent these before
         number = int(self._state[rank.rank])
         if not self._goes_on:
-            self._stop()
+            self.stop()
         elif chunk := self._chunk_of(number):
-            assert self._call
-            error = self._call.error(rank.rank, rank.end)
+            call = self._call and self._call()
+            assert call
+            error = call.error(rank.rank, rank.end)
             del self._flying[chunk.first]
             self._let_go(chunk)
             for one in chunk.rest():
@@ -365,10 +369,11 @@ class MapCall:
 
     def _fail(self, error: BaseException) -> None:
         self._failure = self._failure or error
-        self._stop()
+        self.stop()
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
         """Have the ranks end when the items that they have are done."""
+        protocol.check_process(self._pid)  # they read this state
         self._state[-1] = 1
         self._take_back()
         self._is_done, self._again = True, []
@@ -407,4 +412,4 @@ class MapCall:
     def _close(self) -> None:
         for one in [*self._files, *(chunk.file for chunk in self._flying.values() if chunk.file)]:
             one.close()
-        self._files, self._call, self._failure = [], None, None  # the latter two refer to this object
+        self._files, self._failure = [], None  # the latter refers to this object

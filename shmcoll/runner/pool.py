@@ -92,6 +92,7 @@ class Ranks(ProcessBound):
         self._pid = os.getpid()
         self._closed = ""  # why no further call is possible
         self._is_mapping = False  # whether an iterator of `imap` has the ranks
+        self._items: MapCall | None = None  # its items
         self._turns = Turns(_OF)
         self._known = KnownGlobals(pickled)
         self._server = Server()
@@ -256,9 +257,20 @@ class Ranks(ProcessBound):
                 self._check_open()
                 self._is_mapping = True
             stack.callback(setattr, self, "_is_mapping", False)
-            work = options.new_call(stack, self._n, stays=True, ahead=True)
+            work = self._items = options.new_call(stack, self._n, stays=True, ahead=True)
+            stack.callback(setattr, self, "_items", None)
+            stack.enter_context(self._closed_in_words())
             bar = stack.enter_context(show(options.source.length))
             yield from in_turn(self._work(stack, options.of, options.fn, options.timeout, work), work, ordered, bar)
+
+    @contextlib.contextmanager
+    def _closed_in_words(self) -> Iterator[None]:
+        try:
+            yield
+        except RankFailed:
+            if self._closed == "closed":
+                self._check_open()
+            raise
 
     def _work(
         self,
@@ -303,6 +315,8 @@ class Ranks(ProcessBound):
             return
         with self._turns.turn():
             self._closed = self._closed or "closed"
+            if self._items:
+                self._items.stop()
             self._ask_to_close()
 
     def __enter__(self) -> "Ranks":
@@ -356,6 +370,8 @@ class Ranks(ProcessBound):
 
     def _note(self, over: protocol.Over | None) -> None:
         """Note whether the ranks stay. If not, have them end. over: that of a call which has just ended."""
+        if self._closed == "closed":
+            return
         if over is not None and over.closed:
             self._closed = over.closed
         elif not self._server.is_usable():

@@ -47,6 +47,7 @@ import fcntl
 import os
 import pickle
 import resource
+import socket
 import sys
 import weakref
 from collections.abc import Iterator
@@ -226,20 +227,21 @@ def new_file(name: str) -> int:
     return os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
 
 
-_kept: "weakref.WeakSet[BinaryIO]" = weakref.WeakSet()
+_kept: "weakref.WeakSet[BinaryIO | socket.socket]" = weakref.WeakSet()
 
 
-def keep_from_forks(file: BinaryIO) -> None:
+def keep_from_forks(file: BinaryIO | socket.socket) -> None:
     """Have /dev/null in place of the file in forks: what they read, or flush, would move the position of their parent,
-    too."""
+    too. What they read from a socket, their parent would miss."""
     _kept.add(file)
 
 
 def _leave_files() -> None:
     for file in list(_kept):
-        if not file.closed:
+        number = -1 if getattr(file, "closed", False) else file.fileno()
+        if number >= 0:
             null = os.open(os.devnull, os.O_RDWR)
-            os.dup2(null, file.fileno(), inheritable=False)
+            os.dup2(null, number, inheritable=False)
             os.close(null)
 
 

@@ -144,6 +144,10 @@ def test_ranks_that_stay_map(tmp_path: Path) -> None:
             r.map(lambda item: 1 // item, [1, 0])
         assert "item 1 of Ranks.map: 0" in caught.value.__notes__
         assert r.run(lambda: 1) == [1, 1]
+        results = r.imap(scaled, itertools.count())
+        next(results)
+    with pytest.raises(shmcoll.CallNotAllowed, match="these ranks are closed"):
+        sum(1 for _ in results)
 
 
 factor = 0
