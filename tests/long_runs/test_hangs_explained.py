@@ -26,7 +26,7 @@ HANGS = {
     "computes": "while True: pass",
     "waits for a lock": "lock = threading.Lock(); lock.acquire(); lock.acquire()",
     "is stopped": "os.kill(os.getpid(), signal.SIGSTOP)",
-    "waits for a message": "comm.recv(source=0)",
+    "waits for a message": "comm.recv()",  # from one rank, it would be a `Deadlock`
     "waits for a group to be made": "comm.subgroup([0, 1])",
     "waits in another group": "pair.barrier()",
 }
