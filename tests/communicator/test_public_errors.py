@@ -17,6 +17,7 @@ INTERNAL = {
     "shmcoll.mpi.abi.memory.WrongMemory": "an error code of MPI to users",
     "shmcoll.mpi.objects.errors.MPIError": "an error code of MPI to users",
     "shmcoll.mpi.objects.window_memory.Ended": "caught in a call of a window",
+    "shmcoll.runner.executor.BrokenRanks": "a BrokenExecutor and a RankFailed to users",
     "shmcoll.runner.client.Lost": "caught in run, which raises RankFailed",
     "shmcoll.runner.answers.Unreachable": "caught in the rank",
     "shmcoll.runner.pickling.Unsendable": "a TypeError to users",
