@@ -112,7 +112,8 @@ class Cancelled(ShmcollError):
 
 
 class BufferChanged(ShmcollError):
-    """A buffer of an asynchronous call was changed before the call had ended. Found with `shmrun --check` only.
+    """A buffer of an asynchronous call was changed before the call had ended, or it is shared by a posted receive and
+    another pending call. Found with `shmrun --check` only.
 
     The call was made with whatever its buffers contained, and the group stays usable.
     """
