@@ -1,13 +1,13 @@
 """The job and its groups: init_process_group, new_group, and questions about them."""
 
 import hashlib
-import logging
 import os
 import re
 from datetime import timedelta
 from typing import Any
 
 import shmcoll
+from shmcoll.engine.system import log
 from shmcoll.engine.system.handlers import reraise_of_handler
 from shmcoll.engine.system.text import to_bytes
 from shmcoll.mindspore import communication
@@ -16,8 +16,6 @@ from shmcoll.mindspore.communication.management import check_name, set_environme
 from shmcoll.mindspore.mint.distributed.tcp_store import TCPStore
 from shmcoll.startup import marks
 from shmcoll.startup.launchers import find_placement
-
-_log = logging.getLogger("shmcoll.mindspore")
 
 _BACKENDS = ("hccl", "mccl")
 _TCP_URL = re.compile(r"tcp://((?:\d{1,3}\.){3}\d{1,3}):(\d+)")
@@ -71,7 +69,7 @@ def init_process_group(
             raise TypeError(f"The parameter '{name}' must be {kind}, but got {type(value)}")
     for name, value in (("pg_options", pg_options), ("device_id", device_id)):
         if value is not None:
-            _log.warning("%s is ignored, setting is invalid", name)
+            log.warning(f"{name} is ignored, setting is invalid")
     if backend != "hccl":
         raise ValueError("Only support hccl now, please setting backend to hccl or using default value")
     if init_method is not None and store is not None:
