@@ -253,9 +253,10 @@ class _JobWatcher(Watcher[Rank]):
         self._has_told = True
 
     def _print_where(self, limit: float = 1.0, cause: str = "", text: str = "") -> None:
-        """Print where every rank is. cause, text: as in `Watcher.where`."""
+        """Print where every rank is. cause, text: as in `Watcher.where`; the end of a job that is no Python program is
+        only kept."""
         where = self.where(limit, cause, text)
-        if self._python:
+        if self._python or not cause:
             self._sinks[2].say(f"shmrun: where the ranks are:\n{where}")
 
     def was_interrupted(self) -> bool:
