@@ -152,7 +152,7 @@ def get_rank(group: str | None = None) -> int:
     try:
         return communication.get_rank(group)
     except RuntimeError as error:
-        _log.warning("%s", error)
+        log.warning(str(error))
         return -1
 
 
@@ -173,7 +173,7 @@ def get_world_size(group: str | None = None) -> int:
     try:
         return communication.get_group_size(group)
     except RuntimeError as error:
-        _log.warning("%s", error)
+        log.warning(str(error))
         return -1
 
 
@@ -220,7 +220,7 @@ def new_group(
         groups.create(group, ranks, pg_options)
     except RuntimeError as error:
         reraise_of_handler(error)
-        _log.warning("%s", error)
+        log.warning(str(error))
         return ""
     return group
 
