@@ -75,7 +75,7 @@ def _load(caller: CallerSocket) -> Callable[[CallerSocket, Open, list[int]], Non
     """Load once everything that each rank would otherwise load. Returns the function that serves a request."""
     import cloudpickle  # type: ignore[import-untyped]  # noqa: F401
 
-    from shmcoll.runner import supervise
+    from shmcoll.runner import map_worker, supervise  # noqa: F401
     from shmcoll.startup import join
 
     join.preload(caller.send)
