@@ -3,6 +3,7 @@
 import time
 from typing import Any
 
+from shmcoll.engine.system.tracebacks import shorten
 from shmcoll.profiling import recorder
 from shmcoll.profiling.recorder import IN_FRONT_END, IN_RANGE
 
@@ -53,9 +54,13 @@ def range(name: str) -> Any:
         >>> with shmcoll.range("forward"):
         ...     loss = comm.all_reduce(np.ones(1))
     """
-    if not isinstance(name, str):
-        raise TypeError(f"range: the name must be a string, got {name!r}")
-    return _NOTHING if recorder.current is None else _Range(name, IN_RANGE)
+    try:
+        if not isinstance(name, str):
+            raise TypeError(f"range: the name must be a string, got {name!r}")
+        return _NOTHING if recorder.current is None else _Range(name, IN_RANGE)
+    except BaseException as error:
+        shorten(error)
+        raise
 
 
 def front_end(name: str) -> Any:

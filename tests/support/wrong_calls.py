@@ -23,6 +23,7 @@ def array(shape: Any = (4,), dtype: str = "f8") -> np.ndarray:
 
 #: arguments that are right in a group of one rank
 RIGHT: dict[str, Any] = {
+    "file": None,
     "x": array(), "out": array(), "op": "sum", "root": 0, "dest": 0, "source": 0, "tag": 1, "sendtag": 1, "recvtag": 1,
     "algorithm": None, "axis": None, "counts": [4], "send_counts": [4], "send_displs": [0], "recv_counts": [4],
     "recv_displs": [0], "recv_room": [4], "pairs": [(0, 0)], "split_axis": 0, "concat_axis": 0, "value": {"a": 1},
