@@ -12,6 +12,7 @@ behind them. They are sent before an exception ends the rank, too.
 """
 
 import contextlib
+import functools
 import io
 import os
 import pickle
@@ -28,6 +29,11 @@ from shmcoll.runtime import refused_calls, user_code
 
 FREE = -1  # a word of the state
 FLUSH = 0.02  # seconds
+LOOK = 0.0005  # seconds between two looks at the clock, if all items take as long as those before
+_SMALL = frozenset({int, float, bool, str, bytes, complex, type(None)})  # they have no memory of numpy's
+
+_forks: list[None] = []  # not empty in a process that a function has forked, if the function returns there as well
+os.register_at_fork(after_in_child=functools.partial(_forks.append, None))
 
 # kinds of packets
 CHUNK = 1
@@ -61,6 +67,7 @@ class Worker:
     def __call__(self) -> None:
         """Work, in a rank, until the caller has no more items."""
         self._rank = int(os.environ["RANK"])
+        _forks.clear()
         self._words = memoryview(self._state)  # faster than the array
         tasks, self._sock = socket.socket(fileno=self._tasks), socket.socket(fileno=self._results)
         with tasks, self._sock, refused_calls.during(self.of):
@@ -80,7 +87,7 @@ class Worker:
     def _work(self, packet: Packet) -> bool:
         """Work on a chunk. Returns whether to go on."""
         begin, first, memory = time.perf_counter(), packet.first, packet.memory
-        state, rank, fn, me = self._words, self._rank, self.fn, os.getpid()
+        state, rank, fn, forks = self._words, self._rank, self.fn, _forks
         state[rank] = first
         try:
             items = user_code.call(_loaded, packet)
@@ -90,24 +97,26 @@ class Worker:
             return True
         packet.body, packet.buffers = b"", []  # the items hold their own
         values: list[Any] = []
-        latest, number, goes_on = begin + FLUSH, first, True
+        latest, number, goes_on, look = begin + FLUSH, first, True, first
         items.reverse()  # each is forgotten when its turn is over
         try:
             while items and goes_on:
-                if time.perf_counter() > latest and values:
-                    self._send(RESULTS, number - len(values), values, begin)
-                    values, latest = [], time.perf_counter() + FLUSH
+                if number >= look:
+                    if (now := time.perf_counter()) > latest and values:
+                        self._send(RESULTS, number - len(values), values, begin)
+                        values, latest = [], time.perf_counter() + FLUSH
+                    look = number + max(int(LOOK * (number - first) / (now - begin)), 1)
                 state[rank] = number
                 try:
                     value = fn(*items.pop())
-                    if os.getpid() != me:
+                    if forks:
                         user_code.end_fork(None)
                     values.append(value)
-                    if getattr(value, "nbytes", 0) >= LARGE:
-                        latest = 0.0  # its memory is freed with it alone
+                    if type(value) not in _SMALL and getattr(value, "nbytes", 0) >= LARGE:
+                        latest, look = 0.0, number  # its memory is freed with it alone
                     del value
                 except BaseException as e:
-                    if os.getpid() != me:
+                    if forks:
                         user_code.end_fork(e)
                     if isinstance(e, KeyboardInterrupt):
                         raise
