@@ -200,6 +200,7 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
             ArenaError: on all ranks, there is no memory for what is recorded.
             OSError: on all ranks, rank 0 cannot write the file.
             TypeError: `file` is not a path.
+            ValueError: on all ranks, the name of rank 0 has a null byte.
 
         Example:
             >>> with comm.trace() as trace:

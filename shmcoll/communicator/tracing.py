@@ -35,22 +35,24 @@ class Trace:
         Raises:
             OSError: the file cannot be written.
         """
-        timeline.write(os.fspath(file), self.profiles)
+        timeline.write(os.fsdecode(file), self.profiles)
 
 
 @contextmanager
 def recorded(comm: Any, file: str | os.PathLike[str] | None) -> Iterator[Trace]:
     """Record the calls of all ranks of `comm` in the block, and write the timeline to a file on rank 0."""
     rank = comm._local_rank
+    comm._dispatcher.check_open("trace")
     with comm._dispatcher.checking("trace"):
-        path = None if file is None else os.fspath(file)
-    wrong: Exception | None = _refusal(path) if comm.rank == 0 else None
+        path = None if file is None else os.fsdecode(file)
+    wrong: Exception | None = None
     is_on = False
     try:
-        if wrong is None:
-            rank.record(traces=True)
-            is_on = True
-    except ArenaError as error:
+        if path is not None and comm.rank == 0:
+            path = _writable(path)
+        rank.record(traces=True)
+        is_on = True
+    except (ArenaError, OSError, ValueError) as error:
         wrong = error
     try:
         _raise_first(comm, wrong)
@@ -71,7 +73,7 @@ def recorded(comm: Any, file: str | os.PathLike[str] | None) -> Iterator[Trace]:
         try:
             if path is not None:
                 trace.write(path)
-        except OSError as error:
+        except Exception as error:  # the others wait to hear of it
             wrong = error
     _raise_first(comm, wrong)
 
@@ -93,12 +95,17 @@ def statistics_of(comm: Any) -> Statistics:
     return statistics(reading.profiles(comm._local_rank.arena))
 
 
-def _refusal(path: str | None) -> OSError | None:
-    """Return why a file certainly cannot be written."""
-    folder = Path(path or "").parent
-    if path is None or (folder.is_dir() and os.access(folder, os.W_OK)):
-        return None
-    return OSError(f"trace: {path!r} cannot be written: {folder} is not a directory in which this user may write")
+def _writable(path: str) -> str:
+    """Return the absolute name of a file: the block may change the current directory. Raises `OSError` or `ValueError`
+    if it certainly cannot be written."""
+    if "\0" in path:
+        raise ValueError(f"trace: {path!r} is no name of a file: it has a null byte")
+    if not path or Path(path).is_dir():
+        raise IsADirectoryError(f"trace: {path!r} cannot be written: it is the name of a directory")
+    folder = Path(path).parent
+    if not (folder.is_dir() and os.access(folder, os.W_OK)):
+        raise OSError(f"trace: {path!r} cannot be written: {folder} is not a directory in which this user may write")
+    return str(Path(path).absolute())
 
 
 def _raise_first(comm: Any, wrong: Exception | None) -> None:

@@ -1,6 +1,7 @@
 """`comm.trace`, `comm.statistics` and `shmcoll.range`, as a program uses them."""
 
 import json
+import os
 import threading
 import time
 from pathlib import Path
@@ -52,6 +53,20 @@ def test_a_block_is_recorded_and_nothing_else(tmp_path: Path) -> None:
     assert len(slices) == 20
 
 
+def elsewhere(comm: Communicator, folder: str) -> None:
+    before = Path.cwd()
+    os.chdir(folder)
+    Path(f"rank{comm.rank}").mkdir()
+    with comm.trace(b"trace.json"):  # type: ignore[arg-type]
+        os.chdir(f"rank{comm.rank}")
+    os.chdir(before)
+
+
+def test_a_block_may_change_the_directory(tmp_path: Path) -> None:
+    run(2, elsewhere, str(tmp_path))
+    assert (tmp_path / "trace.json").exists()
+
+
 def twice(comm: Communicator) -> list[int]:
     counts = []
     for n in (3, 7):
@@ -94,6 +109,13 @@ def test_a_block_in_a_job_that_counts_anyway() -> None:
 def refused(comm: Communicator, folder: str) -> None:
     why = r"trace: '.*missing/t.json' cannot be written: .*missing is not a directory"
     with pytest.raises(OSError, match=why), comm.trace(f"{folder}/missing/t.json"):
+        raise AssertionError("the block does not run")
+    for name, kind in (("", OSError), (folder, OSError), (os.fsencode(folder), OSError), ("a\0b", ValueError)):
+        with pytest.raises(kind, match=r"trace: .* (directory|null byte)$"), comm.trace(name):  # type: ignore[arg-type]
+            raise AssertionError("the block does not run")
+    group = comm.split(0)
+    group.close()
+    with pytest.raises(shmcoll.CallNotAllowed, match=r"trace on rank .*: this communicator is closed"), group.trace():
         raise AssertionError("the block does not run")
     with pytest.raises(TypeError), comm.trace(5):  # type: ignore[arg-type]
         raise AssertionError("the block does not run")
