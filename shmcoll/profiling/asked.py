@@ -20,11 +20,12 @@ _taken: Asked | None = None
 
 
 def read(folder: str = "") -> Asked:
-    """Return what is asked for. folder: what names of files are relative to."""
-    trace = str(Path(folder, os.environ[_TRACE])) if is_on(_TRACE) else None
+    """Return what is asked for, with names that do not depend on the current directory, which the program may change.
+    folder: what they are relative to; empty: the current directory."""
+    trace = str(Path(folder, os.environ[_TRACE]).absolute()) if is_on(_TRACE) else None
     if not is_on(_STATS) or (stats := os.environ[_STATS]).lower() in ("1", "true", "yes", "on"):
         return Asked(trace, is_on(_STATS))
-    return Asked(trace, str(Path(folder, stats)))
+    return Asked(trace, str(Path(folder, stats).absolute()))
 
 
 def now() -> Asked:
