@@ -45,6 +45,7 @@ from shmcoll.profiling.recorder import (
 from shmcoll.profiling.spans import CALL, FRONT_END, MAIN, MESSAGE, PART, RANGE, WORKER, RankProfile, Span, Total
 
 _SPAN = struct.Struct("=8q")
+_DIGITS = 20  # most of a number
 _KINDS = {IN_RANGE: RANGE, IN_FRONT_END: FRONT_END, IN_COMPOSITE: CALL}
 
 
@@ -135,7 +136,7 @@ def joined(those: Iterable[RankProfile]) -> list[RankProfile]:
 
 
 def since(before: RankProfile, after: RankProfile) -> RankProfile:
-    """Return what a rank has recorded between two readings of its profile, `before` without its spans."""
+    """Return what a rank has recorded between two readings of its profile, both with their spans or both without."""
     earlier = {(row.operation, row.size): row for row in before.totals}
     nothing = Total("", 0, 0, 0, 0, 0)
     totals = []
@@ -144,10 +145,12 @@ def since(before: RankProfile, after: RankProfile) -> RankProfile:
         if row.calls > old.calls:
             counts = row.calls - old.calls, row.bytes - old.bytes, row.ns - old.ns, row.waited - old.waited
             totals.append(Total(row.operation, row.size, *counts))
+    recorded = len(after.spans) + after.dropped - len(before.spans) - before.dropped
     waited = {rank: ns - before.waited_for.get(rank, 0) for rank, ns in after.waited_for.items()}
     return replace(
         after,
         spans=[span for span in after.spans if span.begin >= before.ended],
+        dropped=max(recorded - sum(span.end >= before.ended for span in after.spans), 0),
         totals=totals,
         waited_for={rank: ns for rank, ns in waited.items() if ns},
         begun=before.ended,
@@ -215,7 +218,7 @@ class _Reader:
         }
         self._threads = {part_of_thread(region.word(p.HEAD_MAIN)): MAIN}
         for text in self._texts.values():
-            if text[:1] == THREAD and text[1:].isdecimal():
+            if text[:1] == THREAD and _is_number(text[1:]):
                 self._threads.setdefault(part_of_thread(int(text[1:])), WORKER)
 
     def profile(self) -> RankProfile:
@@ -379,8 +382,13 @@ def _parsed(listed: str, most: int) -> Iterator[int]:
     """Yield the ranks in '0-3,7', if they are ranks."""
     for piece in listed.split(","):
         first, _, last = piece.partition("-")
-        if first.isdecimal() and (last or first).isdecimal() and int(last or first) < most:
+        if _is_number(first) and _is_number(last or first) and int(last or first) < most:
             yield from range(int(first), int(last or first) + 1)
+
+
+def _is_number(text: str) -> bool:
+    """Return whether it is one that `int` takes, which refuses thousands of digits."""
+    return text.isdecimal() and len(text) <= _DIGITS
 
 
 def _name_of_row(row: int) -> str:

@@ -10,7 +10,8 @@ notes, and the totals of composite calls.
 
 A note is written by one call of `struct`, which keeps the GIL; its number comes from `itertools.count`. So threads and
 signal handlers may write notes at any time: each has a place of its own, until the ring comes round. A note that has
-been written half has another number in its last word, and readers drop it.
+been written half has another number in its last word, and readers drop it. Notes are written with a lock, without which
+the ring is not given back: its memory may be an array a moment later.
 """
 
 import ctypes
@@ -100,7 +101,7 @@ class Recorder:
         self._numbers: dict[str, int] = {}
         self._is_full = False
         self._next_slot, self._next_note = itertools.count(1), itertools.count()
-        self._counting = threading.RLock()
+        self._writing = threading.RLock()  # of totals and notes; signal handlers write, too
         self._notes = 0  # how many there may be, and where
         self._ring = 0
         self._trace = 0  # offset of the block with notes and spans
@@ -182,8 +183,8 @@ class Recorder:
                 if capacity <= FEWEST_SPANS:
                     raise
                 capacity //= 2
-        self._trace, self._ring, self._notes = trace, self.arena.address + trace, capacity // p.NOTE_SHARE
-        self._next_note = itertools.count()
+        self._trace, self._ring, self._next_note = trace, self.arena.address + trace, itertools.count()
+        self._notes = capacity // p.NOTE_SHARE  # last: another thread may end a range
         for offset, value in ((p.HEAD_COUNT, 0), (p.HEAD_TRACE, trace), (p.HEAD_CAPACITY, capacity)):
             self.arena.store(self.offset + offset, value)
         self.words[p.COUNT // WORD], self.words[p.MASK // WORD] = 0, capacity - 1
@@ -192,7 +193,8 @@ class Recorder:
     def _end_trace(self) -> None:
         """Record only totals from now on, and forget the calls. Native code writes spans with the GIL only."""
         self.words[p.SPANS // WORD] = 0
-        self._notes = 0
+        with self._writing:  # of another thread, which may be about to write a note
+            self._notes = 0
         self.arena.store(self.offset + p.HEAD_CAPACITY, 0)
         self._heap.give(self._trace)
 
@@ -201,12 +203,13 @@ class Recorder:
     def note(self, kind: int, name: str, begun: int, waited: int = 0, length: int = 0, group: int = 0) -> int:
         """Write a note of what began at `begun` and ends now. Return the time."""
         ended = time.monotonic_ns()
-        notes = self._notes
-        if notes and os.getpid() == self._pid:
-            number = next(self._next_note)
-            place = self._ring + number % notes * p.NOTE_BYTES
+        if self._notes and os.getpid() == self._pid:
             words = begun, ended, waited, self.text(NAME, name), threading.get_ident(), group | kind << 32, length
-            NOTE.pack_into((ctypes.c_char * p.NOTE_BYTES).from_address(place), 0, *words, number + 1)
+            with self._writing:
+                if notes := self._notes:
+                    number = next(self._next_note)
+                    place = self._ring + number % notes * p.NOTE_BYTES
+                    NOTE.pack_into((ctypes.c_char * p.NOTE_BYTES).from_address(place), 0, *words, number + 1)
         return ended
 
     def note_wait(self, begun: int) -> None:
@@ -244,7 +247,7 @@ class Recorder:
             row = (OPERATION_CODES + composite) * p.SIZES + length.bit_length()
             where = self.arena.address + self.offset + p.totals_offset(self.arena.ranks) + row * p.TOTAL_BYTES
             totals = (ctypes.c_int64 * 4).from_address(where)
-            with self._counting:
+            with self._writing:
                 for i, value in enumerate((1, length, passed, min(waited, passed))):
                     totals[i] += value
 

@@ -364,6 +364,10 @@ def test_a_reader_survives_whatever_is_there(seed: int) -> None:
         assert set(one.waited_for) <= {0, 1}
 
 
+def test_numbers_that_are_too_long() -> None:
+    assert list(reading._parsed(f"{'9' * 5000},1-{'9' * 5000},2", 4)) == [2]
+
+
 def test_a_fork_records_nothing() -> None:
     def fork(comm: Communicator) -> int:
         comm.barrier()

@@ -81,11 +81,38 @@ def twice(comm: Communicator) -> list[int]:
         comm.barrier()
     after = comm._local_rank.arena.load(layout.directory_offset(2, comm.rank) + layout.HELD)
     assert before == after, "the memory of calls is given back"
+    recorder.SPANS = 1 << 8
+    with comm.trace() as outer:
+        for _ in range(recorder.SPANS):
+            comm.barrier()
+        with comm.trace() as late:
+            comm.barrier()
+    if comm.rank == 0:
+        assert [len(one.spans) for one in late.profiles] == [1, 1]
+        assert [one.dropped for one in late.profiles] == [0, 0], "what came before the block is no loss"
+        assert all(one.dropped for one in outer.profiles)
     return counts + [row.calls for row in inner.statistics.operations]
 
 
 def test_blocks_one_after_the_other_and_within_another() -> None:
     assert run(2, twice) == [[6, 14, 2], []]
+
+
+def ends_within_a_note(comm: Communicator) -> bytes:
+    made = comm._local_rank.record(traces=True)
+    place, text = made._trace, made.text
+
+    def other_thread(kind: str, name: str) -> int:
+        comm._local_rank.record_no_more(traces=True)
+        return text(kind, name)
+
+    made.text = other_thread  # type: ignore[method-assign]
+    made.note(recorder.IN_RANGE, "late", 1)
+    return comm._local_rank.arena.read(place, 64)
+
+
+def test_a_note_is_not_written_into_memory_that_was_given_back() -> None:
+    assert run(1, ends_within_a_note) == [bytes(64)]
 
 
 def within_a_job_that_counts(comm: Communicator) -> list[int]:
