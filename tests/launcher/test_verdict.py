@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from shmrun.commands import verdict
@@ -78,6 +79,25 @@ def test_a_good_one_is_said_beside_a_bad_one(say):
     say(GOOD, name="good")
     code, out, err = say(b"", name="bad")
     assert code == 1 and GOOD["verdict"] in out and "bad/job.json: is damaged" in err
+
+
+def test_a_good_one_is_said_beside_a_folder_of_another_user(say, monkeypatch, tmp_path):
+    (tmp_path / "theirs").mkdir()
+
+    def exists(path, real=Path.exists):
+        if path.parent.name == "theirs":
+            raise PermissionError(13, "Permission denied")
+        return real(path)
+
+    monkeypatch.setattr(Path, "exists", exists)
+    code, out, err = say(GOOD)
+    assert code == 1 and GOOD["verdict"] in out and "theirs/job.json" in err and err.count("\n") == 1
+
+
+def test_what_is_nested_too_deeply_for_json(say):
+    deep = json.dumps(GOOD)[:-1] + ', "more": ' + "[" * 5000 + "]" * 5000 + "}"
+    code, _, err = say(deep.encode(), as_json=True)
+    assert code == 1 and "is damaged" in err and err.count("\n") == 1
 
 
 def test_values_of_other_types_are_shown_as_they_are(say):

@@ -160,6 +160,11 @@ def test_in_place_in_a_terminal_of_any_size(shmrun, job, terminal):
     terminal.resize(40, 200)
     watching.send_signal(signal.SIGWINCH)
     until(lambda: any("last operations" in one for one in terminal.screens[seen:]))
+    seen = len(terminal.screens)
+    terminal.resize(0, 0)  # as of a terminal that nobody has told its size
+    watching.send_signal(signal.SIGWINCH)
+    until(lambda: len(terminal.screens) > seen + 2)
+    assert f"job {job.pid} of 2 ranks" in terminal.screens[-2] and "more lines" not in terminal.screens[-2]
     go(shmrun, "")
     assert shmrun.finish(watching).returncode == 0
     until(lambda: "has ended." in terminal.text)

@@ -44,6 +44,7 @@ class Screen:
             print(*lines, *last, "", sep="\n", flush=True)
             return
         width, height = os.get_terminal_size(sys.stdout.fileno())
+        width, height = width or 80, height or 24  # a terminal that nobody has told its size has 0
         below = [piece for line in last for piece in _pieces(line, width)][:height]
         room = height - len(below)
         if len(lines) > room:

@@ -46,7 +46,11 @@ def show(name: str | None, *, verbose: bool, as_json: bool = False) -> int:
         return 1
     found.sort(key=lambda one: (str(one[1].get("written")), _number(one[1].get("age")) or 0.0))
     if as_json:
-        print(json.dumps({"format": FORMAT, "jobs": [document for _, document in found]}, indent=1))
+        try:
+            print(json.dumps({"format": FORMAT, "jobs": [document for _, document in found]}, indent=1))
+        except RecursionError:  # Python reads what it cannot write
+            tell(f"shmrun: a document in {name!r} is damaged: it is nested too deeply")
+            code = 1
         return code
     for number, (path, document) in enumerate(found):
         print("\n" * bool(number) + "\n".join(_told(path, document, verbose=verbose)))
@@ -91,7 +95,15 @@ def _documents(place: Path) -> list[Path]:
         return [place / FILE]
     places = [place, place / "dump"] if (place / "dump").is_dir() else [place]
     folders = [one for holder in places for one in sorted(holder.iterdir()) if one.is_dir()]
-    return [one / FILE for one in folders if (one / FILE).exists() or (one / f".{FILE}").exists()]
+    return [one / FILE for one in folders if _has_document(one)]
+
+
+def _has_document(folder: Path) -> bool:
+    """Return whether there is a document, or was to be one, or whether that cannot be known."""
+    try:
+        return (folder / FILE).exists() or (folder / f".{FILE}").exists()
+    except OSError:  # perhaps of another user: reading says so, and the others are shown
+        return True
 
 
 def _told(path: Path, document: dict[str, Any], *, verbose: bool) -> Iterable[str]:
