@@ -73,13 +73,14 @@ def recorded(comm: Any, file: str | os.PathLike[str] | None) -> Iterator[Trace]:
         try:
             if path is not None:
                 trace.write(path)
-        except Exception as error:  # the others wait to hear of it
+        except (OSError, ValueError, MemoryError) as error:  # the others wait to hear of it
             wrong = error
     _raise_first(comm, wrong)
 
 
 def read(comm: Any) -> RankProfile:
     """Return the profile of this rank."""
+    comm._dispatcher.check_rank("statistics")
     found: RankProfile | None = reading.read(comm._local_rank.arena, comm._local_rank.rank)
     if comm._local_rank.recorder is None or found is None:
         raise CallNotAllowed(
