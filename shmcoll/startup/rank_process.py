@@ -15,6 +15,7 @@ from pathlib import Path
 
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.system.refusals import refused
+from shmcoll.engine.system.switches import is_on
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_PTRACER = 0x59616D61
@@ -93,10 +94,12 @@ def prepare_environment() -> None:
 
 
 def fix_folder(current: str = "") -> None:
-    """Make SHMCOLL_DUMP name a folder that does not depend on the current directory, which the program may change.
-    current: that of the program; empty: this process's."""
-    if given := os.environ.get("SHMCOLL_DUMP"):
-        os.environ["SHMCOLL_DUMP"] = str(Path(current, given).absolute())
+    """Make SHMCOLL_DUMP name a folder that does not depend on the current directory, which the program may change; drop
+    the variable if it is 'off'. current: that of the program; empty: this process's."""
+    if is_on("SHMCOLL_DUMP"):
+        os.environ["SHMCOLL_DUMP"] = str(Path(current, os.environ["SHMCOLL_DUMP"]).absolute())
+    else:
+        os.environ.pop("SHMCOLL_DUMP", None)
 
 
 def variables(arena: Arena, rank: int, launcher: str, starter: int) -> dict[str, str]:

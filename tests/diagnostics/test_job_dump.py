@@ -182,8 +182,9 @@ def test_a_folder_that_is_a_file(ranks, tmp_path, monkeypatch, capfd):
     assert (tmp_path / "kept").read_text() == "mine"
 
 
-def test_jobs_without_the_variable_keep_nothing(ranks, tmp_path, monkeypatch):
-    monkeypatch.delenv("SHMCOLL_DUMP", raising=False)
+@pytest.mark.parametrize("value", ["", "off"])
+def test_jobs_without_the_variable_keep_nothing(ranks, tmp_path, monkeypatch, value):
+    monkeypatch.setenv("SHMCOLL_DUMP", value)
     monkeypatch.chdir(tmp_path)
     ranks.start(2, disagrees).finish()
     assert list(Path().iterdir()) == []
