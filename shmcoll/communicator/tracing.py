@@ -101,10 +101,11 @@ def _writable(path: str) -> str:
     if it certainly cannot be written."""
     if "\0" in path:
         raise ValueError(f"trace: {path!r} is no name of a file: it has a null byte")
-    if not path or Path(path).is_dir():
+    target = Path(os.path.realpath(path))
+    if target.is_dir():
         raise IsADirectoryError(f"trace: {path!r} cannot be written: it is the name of a directory")
-    folder = Path(path).parent
-    if not (folder.is_dir() and os.access(folder, os.W_OK)):
+    folder, is_special = target.parent, target.exists() and not target.is_file()  # such as /dev/stdout
+    if not (is_special or (folder.is_dir() and os.access(folder, os.W_OK))):
         raise OSError(f"trace: {path!r} cannot be written: {folder} is not a directory in which this user may write")
     return str(Path(path).absolute())
 
