@@ -92,12 +92,13 @@ def test_processes_with_odd_names_are_listed(shmrun: Shmrun, locale: str) -> Non
     name = "脚" * 8 + ".sh"  # the kernel keeps 15 bytes of it, which end within a character
     shmrun.write(program)
     shmrun.write(f'#!/bin/sh\n"{sys.executable}" job.py\n', name)
-    job = shmrun.start("-n", 2, f"./{name}", stdin=subprocess.PIPE, env=LOCALES["UTF-8"])
+    job = shmrun.start("-n", 2, f"./{name}", "two\nlines\x1b", stdin=subprocess.PIPE, env=LOCALES["UTF-8"])
     until(lambda: all((shmrun.folder / rank).exists() for rank in "01"))
     pid = str(job.pid)
     listed, shown = (shmrun(*command, env=LOCALES[locale]) for command in (["ps"], ["inspect", pid]))
     assert listed.returncode == shown.returncode == 0, (listed, shown)
-    assert pid in listed.stdout and "rank" in shown.stdout, (listed, shown)
+    (line,) = [line for line in listed.stdout.splitlines() if line.split()[0] == pid]
+    assert line.endswith(r" two\nlines\x1b") and "rank" in shown.stdout, (listed, shown)
     job.communicate("", timeout=PATIENCE)
     assert job.returncode == 0
 

@@ -42,7 +42,7 @@ LOOP = """
 
 @pytest.fixture
 def job(shmrun):
-    job = shmrun.start("-n", 2, shmrun.write(LOOP))
+    job = shmrun.start("-n", 2, shmrun.write(LOOP), "two\nlines\x1b[2J")
     until(lambda: (shmrun.folder / "ready1").exists())
     return job
 

@@ -26,6 +26,11 @@ def tell(text: str) -> None:
             drop(2)
 
 
+def one_line(text: str) -> str:
+    """Return a text in one line, on which a terminal does not act: what it would act on as an escape."""
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+
+
 def drop(number: int) -> None:
     """Drop what is written to a standard descriptor: the rest of a buffer would fail again at the interpreter's end,
     which prints a warning and changes the exit code."""

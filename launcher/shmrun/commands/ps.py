@@ -12,7 +12,7 @@ from shmcoll.engine.memory.group import names
 from shmcoll.engine.system.processes import check_proc
 from shmcoll.engine.system.text import aligned
 from shmcoll.errors import ArenaError, ShmcollError
-from shmrun.cli.printing import tell
+from shmrun.cli.printing import one_line, tell
 
 _LONGEST_COMMAND = 60
 _MOST_NODES = 4  # that are named in a line
@@ -101,7 +101,7 @@ def _row(one: Listed) -> tuple[str, ...]:
     if one.nodes:
         hidden = sum(other["ranks"] for other in one.unseen)
         state += f" on {_nodes(one)}" + (f"; {hidden} of {one.ranks} ranks not seen" if hidden else "")
-    return str(one.pid), one.nonce, str(one.ranks), _duration(one.age), state, one.command
+    return str(one.pid), one.nonce, str(one.ranks), _duration(one.age), state, one_line(one.command)
 
 
 def _nodes(one: Listed) -> str:

@@ -14,7 +14,7 @@ from shmcoll.diagnostics.job_document import FORMAT
 from shmcoll.diagnostics.job_dump import FILE
 from shmcoll.engine.system import trusted_files
 from shmcoll.engine.system.text import aligned
-from shmrun.cli.printing import tell
+from shmrun.cli.printing import one_line, tell
 
 _LARGEST = 64 << 20  # bytes of a document
 _SHOWN = 8  # last operations of a rank, with -v
@@ -158,7 +158,7 @@ def _plain(value: Any) -> str:
     if value is None:
         return "-"
     text = value if isinstance(value, str) else json.dumps(value) if isinstance(value, dict | list) else str(value)
-    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+    return one_line(text)
 
 
 def _number(value: Any) -> float | None:

@@ -8,6 +8,7 @@ from shmcoll.diagnostics.job_document import SHOWN, document
 from shmcoll.diagnostics.job_end import how_it_ended
 from shmcoll.diagnostics.observer import ObservedJob
 from shmcoll.profiling.live_rates import Rate, Rates
+from shmrun.cli.printing import one_line
 from shmrun.commands.ps import command_of
 from shmrun.commands.screen import Screen
 
@@ -17,7 +18,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 def watch(job: ObservedJob, seconds: float, *, verbose: bool, stacks: bool, as_json: bool) -> int:
     """Show a job until it ends. Returns 0 if it has ended well, else FAILED."""
-    rates, command = Rates(job), command_of(job.creator)
+    rates, command = Rates(job), one_line(command_of(job.creator))
     with Screen() as screen:
         screen.is_terminal = screen.is_terminal and not as_json
         while True:
@@ -46,7 +47,7 @@ def watch(job: ObservedJob, seconds: float, *, verbose: bool, stacks: bool, as_j
     if not as_json:
         if screen.is_terminal:
             print(*lines, sep="\n")
-        print(f"Job {job.creator} has failed: {end}." if end else f"Job {job.creator} has ended.")
+        print(f"Job {job.creator} has failed: {one_line(end)}." if end else f"Job {job.creator} has ended.")
     return FAILED if end else 0
 
 
