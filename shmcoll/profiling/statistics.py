@@ -123,7 +123,7 @@ class Statistics:
             moving = sum(one.seconds - one.waiting for one in self.operations)
             said.append(
                 f"Of the time that moves bytes, {(first.seconds - first.waiting) / moving:.0%} is in "
-                f"{first.operation} of {_amount(first.size)} and more."
+                f"{first.operation} of {amount(first.size)} and more."
             )
         return said
 
@@ -150,7 +150,7 @@ class Statistics:
     def _operation_table(self) -> list[str]:
         rows: list[tuple[str, ...]] = [("operation", "size", "calls", "bytes", "time", "waiting", "bandwidth")]
         shown = self.operations if len(self.operations) <= _ROWS else self.operations[: _ROWS - 1]
-        rows += [_row(one.operation, f"{_amount(one.size)}+" if one.size else "0 B", one) for one in shown]
+        rows += [_row(one.operation, f"{amount(one.size)}+" if one.size else "0 B", one) for one in shown]
         if rest := self.operations[len(shown) :]:
             rows.append(_row(f"{len(rest)} others", "", _sum("", 0, rest)))
         return aligned(rows, right=range(1, len(rows[0])))
@@ -189,8 +189,8 @@ def _sum(name: str, size: int, those: Iterable[Operation]) -> Operation:
 
 
 def _row(name: str, size: str, one: Operation) -> tuple[str, ...]:
-    bandwidth = f"{_amount(one.bandwidth)}/s" if one.bandwidth else "-"
-    return name, size, str(one.calls), _amount(one.bytes), _time(one.seconds), _of(one.waiting, one.seconds), bandwidth
+    bandwidth = f"{amount(one.bandwidth)}/s" if one.bandwidth else "-"
+    return name, size, str(one.calls), amount(one.bytes), _time(one.seconds), _of(one.waiting, one.seconds), bandwidth
 
 
 def _keys(one: Rank | Operation) -> dict[str, Any]:
@@ -208,7 +208,8 @@ def _time(seconds: float) -> str:
     raise AssertionError
 
 
-def _amount(size: float) -> str:
+def amount(size: float) -> str:
+    """Return a number of bytes as '2.5 KiB'."""
     units = ("B", "KiB", "MiB", "GiB")
     power = min(max(int(size).bit_length() - 1, 0) // 10, len(units) - 1)
     number = size / 1024**power

@@ -34,13 +34,13 @@ def kept(folder):
 
 def test_a_rank_that_dies_is_kept_beside_the_logs(shmrun):
     shmrun.write(JOB)
-    told = shmrun("-n", 2, "--log-dir", "logs", "job.py", "kill")
-    document = kept(shmrun.folder / "logs" / "dump")
+    told = shmrun("-n", 2, "--log-dir", "my logs", "job.py", "kill")
+    document = kept(shmrun.folder / "my logs" / "dump")
     assert document["cause"] == {"kind": "killed", "rank": 1, "text": "rank 1 was killed by signal 9 (SIGKILL)"}
-    (folder,) = (shmrun.folder / "logs" / "dump").iterdir()
-    assert told.stderr.splitlines()[-2] == f"shmrun: what the ranks did is in {folder}: shmrun verdict {folder}"
+    (folder,) = (shmrun.folder / "my logs" / "dump").iterdir()
+    assert told.stderr.splitlines()[-2] == f"shmrun: what the ranks did is in {folder}: shmrun verdict '{folder}'"
     assert told.stderr.splitlines()[-1].startswith("shmrun: rank 1 was killed by signal 9")
-    said = shmrun("verdict", "logs")
+    said = shmrun("verdict", "my logs")
     assert (said.returncode, said.stderr) == (0, "")
     assert said.stdout.splitlines()[-1].startswith("Rank 1 was killed by signal 9 (SIGKILL).")
     assert "job.py kill" in said.stdout

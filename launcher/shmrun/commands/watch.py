@@ -8,12 +8,12 @@ from shmcoll.diagnostics.job_document import SHOWN, document
 from shmcoll.diagnostics.job_end import how_it_ended
 from shmcoll.diagnostics.observer import ObservedJob
 from shmcoll.profiling.live_rates import Rate, Rates
+from shmcoll.profiling.statistics import amount
 from shmrun.cli.printing import one_line
 from shmrun.commands.ps import command_of
 from shmrun.commands.screen import Screen
 
 FAILED = 3  # exit code
-_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def watch(job: ObservedJob, seconds: float, *, verbose: bool, stacks: bool, as_json: bool) -> int:
@@ -54,14 +54,7 @@ def watch(job: ObservedJob, seconds: float, *, verbose: bool, stacks: bool, as_j
 def _columns(rates: dict[int, Rate]) -> dict[str, dict[int, str]]:
     columns = {
         "calls/s": {rank: f"{rate.calls:,.0f}" for rank, rate in rates.items()},
-        "bytes/s": {rank: _amount(rate.bytes) for rank, rate in rates.items()},
+        "bytes/s": {rank: amount(rate.bytes) for rank, rate in rates.items()},
     }
     waiting = {rank: f"{rate.waiting:.0%}" for rank, rate in rates.items() if rate.waiting is not None}
     return columns | ({"waiting": waiting} if waiting else {})
-
-
-def _amount(size: float) -> str:
-    unit = 0
-    while size >= 1024 and unit < len(_UNITS) - 1:
-        size, unit = size / 1024, unit + 1
-    return f"{size:.{1 if unit else 0}f} {_UNITS[unit]}"

@@ -60,10 +60,12 @@ def _say(outcome: Outcome, others: list[Rank], cause: str, code: int) -> int:
     for line, ranks in lines.items():
         tell(f"{names(ranks)}: {line}")
     if os.environ.get("SHMCOLL_DUMP"):
+        import shlex
+
         from shmcoll.diagnostics.job_dump import kept
 
         for folder in kept(outcome.arena):
-            tell(f"shmrun: what the ranks did is in {folder}: shmrun verdict {folder}")
+            tell(f"shmrun: what the ranks did is in {folder}: shmrun verdict {shlex.quote(str(folder))}")
     tell(f"shmrun: {cause}")
     return code
 
