@@ -32,7 +32,7 @@ def numbers(item: pytest.Item) -> tuple[int, ...]:
             raise ValueError(f"has a number of ranks twice, got {', '.join(map(str, found))}")
         arguments.check_timeout(mark.kwargs.get("timeout"))
     except (TypeError, ValueError) as error:
-        pytest.fail(f"{item.nodeid}: the mark ranks: {error}", pytrace=False)
+        raise pytest.fail.Exception(f"{item.nodeid}: the mark ranks: {error}", pytrace=False) from None
     return found
 
 

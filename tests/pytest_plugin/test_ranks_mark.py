@@ -249,8 +249,9 @@ def test_outcomes_that_are_no_failures(told: Told) -> None:
 def test_a_wrong_mark_is_refused(mark: str, text: str, request: pytest.FixtureRequest) -> None:
     definition = request.node
     definition.add_marker(eval(f"pytest.mark.{mark}"))
-    with pytest.raises(pytest.fail.Exception, match=re.escape(text)):
+    with pytest.raises(pytest.fail.Exception, match=re.escape(text)) as caught:
         marks.numbers(definition)
+    assert caught.value.__suppress_context__  # pytest shows it once
 
 
 @pytest.mark.slow
