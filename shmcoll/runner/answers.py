@@ -81,8 +81,9 @@ class Answer:
 def told(error: BaseException, *, ends: bool = False) -> Told:
     """Return an exception as it is sent to the caller. ends: whether it ends this rank, which is recorded for the
     peers."""
-    error.__traceback__ = _below_us(error.__traceback__)
-    shorten(error)
+    error.with_traceback(_below_us(error.__traceback__))
+    with contextlib.suppress(Exception):  # its class may forbid new attributes
+        shorten(error)
     if ends:
         uncaught.ends_by(error)
     else:

@@ -5,6 +5,7 @@ with one item. They grow until one takes a rank about TARGET seconds. Towards th
 rank has much more left than the others. The iterables are read when a chunk is made, and no further.
 """
 
+import contextlib
 import itertools
 import time
 from collections.abc import Iterable, Sized
@@ -43,7 +44,7 @@ class Chunks:
     """
 
     def __init__(self, iterables: tuple[Iterable[Any], ...], size: int | None, nprocs: int):
-        sizes = [len(one) if isinstance(one, Sized) else None for one in iterables]
+        sizes = [_length(one) for one in iterables]
         self.length = min(known) if len(known := [one for one in sizes if one is not None]) == len(sizes) else None
         self.count = 0
         self._step = size or (1 if self.length is None else _MOST)  # how many are read before the time is looked at
@@ -96,3 +97,9 @@ class Chunks:
         # What another program's use of the cores has slowed down counts less
         self._seconds = min(each, self._seconds + (each - self._seconds) / 4) if self._seconds else each
         self._size = max(1, min(int(TARGET / max(self._seconds, 1e-9)), _GROWTH * items, _MOST))
+
+
+def _length(iterable: Iterable[Any]) -> int | None:
+    with contextlib.suppress(TypeError):  # a class may have a `__len__` that says so
+        return len(iterable) if isinstance(iterable, Sized) else None
+    return None

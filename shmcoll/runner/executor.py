@@ -89,6 +89,7 @@ class Executor(StandardExecutor, Border):
         number = usable_cores() if n is None else arguments.number_of_ranks(n, "n")
         self._max_workers = number  # as of the standard library; dask reads it
         self._pid = os.getpid()
+        arguments.refuse_ranks(_OF)
         begin = functools.partial(initializer, *initargs) if initializer else None
         self._waiting = _Waiting()
         self._thread = threading.Thread(

@@ -300,27 +300,30 @@ class MapCall:
     def _take(self, packet: Packet) -> None:
         chunk = self._chunk_of(packet.first)
         values: list[Any] = []
-        error: BaseException | None = None
+        cause: Exception | None = None
         try:
             values = pickle.loads(packet.body, buffers=packet.buffers)
         except Exception as e:
             reraise_of_handler(e)
-            error = TypeError(f"the result of an item cannot be unpickled here: {type(e).__name__}: {e}")
-            error.__cause__ = e
+            cause = e
         finally:
             packets.close(packet.descriptors)
+
+        def error_at(at: int) -> BaseException:
+            return _unloadable(packet, cause) if cause else error_of(values[at], packet.rank, self._of)
+
         if packet.kind == FAILED:
-            self._fail(error or error_of(values[0], packet.rank, self._of))
+            self._fail(error_at(0))
         if chunk is None or packet.first != chunk.first + chunk.done:
             return  # the chunk was sent again meanwhile
         if packet.kind == RESULTS:
             numbers = range(packet.first, packet.first + packet.count)
-            if not error and not packet.flags & HAS_ERRORS:
+            if not cause and not packet.flags & HAS_ERRORS:
                 self.results.update(zip(numbers, values, strict=True))
                 self._news += numbers
-            for at, number in enumerate(numbers) if error or packet.flags & HAS_ERRORS else ():
-                if error or type(values[at]) is Told:
-                    self._put_error(number, self._noted(error or error_of(values[at], packet.rank, self._of), number))
+            for at, number in enumerate(numbers) if cause or packet.flags & HAS_ERRORS else ():
+                if cause or type(values[at]) is Told:
+                    self._put_error(number, self._noted(error_at(at), number))
                 else:
                     self.results[number] = values[at]
                     self._news.append(number)
@@ -335,8 +338,7 @@ class MapCall:
             if len(chunk.items) > 1:
                 self._again[:0] = chunk.rest()
             else:
-                told = error or error_of(values[0], packet.rank, self._of)
-                self._put_error(chunk.first, self._noted(told, chunk.first, chunk))
+                self._put_error(chunk.first, self._noted(error_at(0), chunk.first, chunk))
 
     def _noted(self, error: BaseException, number: int, chunk: Chunk | None = None) -> BaseException:
         with contextlib.suppress(Exception):  # its class may forbid new attributes
@@ -368,6 +370,9 @@ class MapCall:
     # --- the end ------------------------------------------------------------------------------------------------------
 
     def _fail(self, error: BaseException) -> None:
+        if isinstance(error, StopIteration):  # no generator can raise it, and no loop would see it
+            stopped, error = error, RuntimeError(f"fn raised {error!r}")
+            error.__cause__, error.__notes__ = stopped.__cause__, getattr(stopped, "__notes__", [])
         self._failure = self._failure or error
         self.stop()
 
@@ -413,3 +418,12 @@ class MapCall:
         for one in [*self._files, *(chunk.file for chunk in self._flying.values() if chunk.file)]:
             one.close()
         self._files, self._failure = [], None  # the latter refers to this object
+
+
+def _unloadable(packet: Packet, cause: Exception) -> TypeError:
+    """Return the error of results that came together, of which one cannot be unpickled."""
+    last = packet.first + packet.count - 1
+    which = "the result of an item" if packet.count == 1 else f"a result of the items {packet.first} to {last}"
+    error = TypeError(f"{which} cannot be unpickled here: {type(cause).__name__}: {cause}")
+    error.__cause__ = cause
+    return error

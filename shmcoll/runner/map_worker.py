@@ -92,7 +92,8 @@ class Worker:
         try:
             items = user_code.call(_loaded, packet)
         except Exception as e:
-            e.add_note("while loading an item: what it needs must be importable in a rank")
+            with contextlib.suppress(Exception):  # its class may forbid new attributes
+                e.add_note("while loading an item: what it needs must be importable in a rank")
             self._send(UNLOADABLE, first, [answers.told(e)], begin)
             return True
         packet.body, packet.buffers = b"", []  # the items hold their own

@@ -184,7 +184,7 @@ class Options:
         if not iterables:
             raise TypeError(f"{of} needs an iterable of the arguments of fn: {of}({arguments.name_of(fn)}, items)")
         for one in iterables:
-            if not isinstance(one, Iterable):
+            if not (isinstance(one, Iterable) or hasattr(type(one), "__getitem__")):
                 hint = f"; did you mean n={shown(one)}?" if isinstance(one, int) and one is not iterables[0] else ""
                 raise TypeError(f"each of the iterables must be one of the arguments of fn, got {shown(one)}{hint}")
         arguments.check_timeout(timeout)

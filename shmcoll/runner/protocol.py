@@ -366,7 +366,9 @@ def error_of(told: Told, rank: int, of: str) -> BaseException:
     why = told.why
     if told.pickled is not None:
         try:
-            error = pickle.loads(told.pickled)
+            loaded = pickle.loads(told.pickled)
+            loaded.__cause__ = None  # its class may forbid attributes
+            error = loaded
         except Exception as e:
             reraise_of_handler(e)
             why = f"unpickled here: {type(e).__name__}: {e}"

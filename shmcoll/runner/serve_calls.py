@@ -216,7 +216,8 @@ def _load(sent: BinaryIO) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         function, args, kwargs = pickle.load(sent)
         pickling.show_sources(pickle.load(sent))
     except Exception as e:
-        e.add_note("while loading the function and its arguments: what they need must be importable in a rank")
+        with contextlib.suppress(Exception):  # its class may forbid new attributes
+            e.add_note("while loading the function and its arguments: what they need must be importable in a rank")
         raise
     return function, args, kwargs
 

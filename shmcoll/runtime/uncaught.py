@@ -55,7 +55,8 @@ def ends_by(error: BaseException) -> None:
     """Note that this process ends by an exception. Calling it again has no effect."""
     global _last
     explain(error)
-    shorten(error)
+    with contextlib.suppress(Exception):  # its class may forbid new attributes
+        shorten(error)
     if _last is None:
         _last = error
         if isinstance(error, EOFError) or type(error).__name__ == "BdbQuit":  # of input(), and of breakpoint()

@@ -5,6 +5,7 @@ import itertools
 import os
 import pickle
 import random
+import re
 import signal
 import threading
 import warnings
@@ -31,6 +32,19 @@ def test_results_come_in_the_order_of_the_items(method: str) -> None:
 
 def test_several_iterables_end_with_the_shortest() -> None:
     assert shmcoll.map(lambda a, b: a + b, itertools.count(), [10, 20, 30], n=2) == [10, 21, 32]
+
+
+def test_what_the_builtin_takes() -> None:
+    class Sequence:
+        def __getitem__(self, at: int) -> int:
+            return [3, 4][at]
+
+    class Unsized(list):  # type: ignore[type-arg]
+        def __len__(self) -> int:
+            raise TypeError("not here")
+
+    assert shmcoll.map(str, Sequence(), n=1) == ["3", "4"]  # type: ignore[arg-type]
+    assert shmcoll.map(str, Unsized([3]), n=1) == ["3"]
 
 
 def test_each_item_is_taken_once(seed: int) -> None:
@@ -210,6 +224,36 @@ def test_exceptions_are_returned_if_they_are_wanted() -> None:
     assert [one for at, one in enumerate(results) if at not in (0, 5)] == [10 // i for i in range(1, 20) if i != 5]
     assert [type(one) for one in shmcoll.imap(work, [0, 1], n=1, return_errors=True)] == [ZeroDivisionError, int]
     assert isinstance(shmcoll.map(lambda _: ValueError("a result"), [1], n=1)[0], ValueError)
+
+
+def test_exceptions_that_forbid_attributes_are_those_of_their_items() -> None:
+    class Frozen(Exception):
+        def __setattr__(self, name: str, value: object) -> None:
+            raise TypeError("not here")
+
+    def work(item: int) -> int:
+        if item == 1:
+            raise Frozen("bad sample")
+        return item
+
+    first, second, third = shmcoll.map(work, range(3), n=1, return_errors=True)
+    text = r"Frozen: bad sample \(the exception itself cannot be unpickled here: TypeError: not here\)"
+    assert (first, third) == (0, 2)
+    assert re.search(text, str(second))
+    with pytest.raises(shmcoll.RankFailed, match=text):
+        shmcoll.map(work, [1], n=1)
+
+
+def test_a_function_that_raises_stop_iteration() -> None:
+    def work(item: int) -> int:
+        return next(iter([])) if item == 2 else item
+
+    for call in (lambda: shmcoll.map(work, range(4), n=1), lambda: [*shmcoll.imap(work, range(4), n=1)]):
+        with pytest.raises(RuntimeError, match=r"^fn raised StopIteration\(\)\n") as caught:
+            call()
+        assert caught.value.__notes__[0].startswith(("item 2 of shmcoll.map: 2", "item 2 of shmcoll.imap: 2"))
+        assert isinstance(caught.value.__cause__, shmcoll.RemoteTraceback)
+        assert isinstance(caught.value.results, dict)  # type: ignore[attr-defined]
 
 
 def test_a_rank_that_dies_ends_the_call_and_other_results_are_kept() -> None:
@@ -452,6 +496,10 @@ def test_a_result_that_cannot_be_unpickled_here() -> None:
 
     with pytest.raises(TypeError, match="the result of an item cannot be unpickled here: UnpicklingError: not here"):
         shmcoll.map(lambda _: Broken(), [1], n=1)
+    found = shmcoll.map(lambda item: Broken() if item == 1 else item, range(3), n=1, chunk=3, return_errors=True)
+    for number, one in enumerate(found):  # they came together
+        assert str(one).startswith("a result of the items 0 to 2 cannot be unpickled here: ")
+        assert one.__notes__ == [f"item {number} of shmcoll.map: {number}"]
 
 
 def _broken_here(pid: int) -> None:
@@ -471,6 +519,8 @@ def test_a_collective_in_map_is_refused() -> None:
 def test_a_rank_does_not_map() -> None:
     with pytest.raises(shmcoll.CallNotAllowed, match=r"shmcoll.map was called by rank 0 of a job"):
         shmcoll.run(lambda: shmcoll.map(int, [1]), 1)
+    with pytest.raises(shmcoll.CallNotAllowed, match=r"shmcoll.Executor was called by rank 0 of a job"):
+        shmcoll.map(lambda _: shmcoll.Executor(1), [1], n=1)
 
 
 # --- progress ---------------------------------------------------------------------------------------------------------
