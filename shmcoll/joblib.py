@@ -51,8 +51,8 @@ class ShmcollBackend(AutoBatchingMixin, ParallelBackendBase):
         return out.result()
 
     def abort_everything(self, ensure_ready: bool = True) -> None:
-        """Cancel what no rank has begun, and start others if joblib goes on."""
-        self._executor.shutdown(cancel_futures=True)
+        """End the ranks, whatever they do, and start others if joblib goes on."""
+        self._executor._kill()
         if ensure_ready:
             self.configure(self.parallel.n_jobs, self.parallel)
 

@@ -33,6 +33,7 @@ from shmcoll.runner import arguments
 from shmcoll.runner.chunks import Chunk
 from shmcoll.runner.map_call import MapCall
 from shmcoll.runner.pool import Ranks, ranks
+from shmcoll.runtime import uncaught
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -92,9 +93,8 @@ class Executor(StandardExecutor, Border):
         arguments.refuse_ranks(_OF)
         begin = functools.partial(initializer, *initargs) if initializer else None
         self._waiting = _Waiting()
-        self._thread = threading.Thread(
-            target=_serve, args=(ranks(number, method=method), self._waiting, begin), name=_OF, daemon=True
-        )
+        self._ranks = ranks(number, method=method)
+        self._thread = threading.Thread(target=_serve, args=(self._ranks, self._waiting, begin), name=_OF, daemon=True)
         self._thread.start()
         _threads[self._thread] = self._waiting
         self._forgotten = weakref.finalize(self, self._waiting.shut)
@@ -168,6 +168,14 @@ class Executor(StandardExecutor, Border):
         if wait and threading.current_thread() is not self._thread:
             self._thread.join()
 
+    def _kill(self) -> None:
+        """End the ranks at once, by the end of their server. The futures that ranks have begun get a `BrokenExecutor`,
+        and the others are cancelled."""
+        if os.getpid() == self._pid:
+            self._waiting.shut(cancel=True)
+            self._ranks._server.kill()
+            self.shutdown()
+
 
 class _Waiting:
     """The futures that no rank has begun, in the role of `Chunks`."""
@@ -189,7 +197,7 @@ class _Waiting:
     def append(self, future: "Future[Any]", *call: Any) -> None:
         with self.lock:
             if self.broken:
-                raise BrokenRanks(str(self.broken)) from self.broken
+                raise BrokenRanks(_in_words(self.broken)) from self.broken
             if self.is_shut or _is_exiting:
                 raise CallNotAllowed(
                     f"cannot schedule new futures after {'interpreter ' * _is_exiting}shutdown of this executor"
@@ -234,9 +242,14 @@ class _Waiting:
             left = [*self.begun.values(), *(one for one, _ in self._futures if one.set_running_or_notify_cancel())]
             self.begun, self._futures = {}, deque()
         for future in left:
-            broken = BrokenRanks(str(error), rank=getattr(error, "rank", None), signal=getattr(error, "signal", None))
+            rank, signal = getattr(error, "rank", None), getattr(error, "signal", None)
+            broken = BrokenRanks(_in_words(error), rank=rank, signal=signal)
             broken.__cause__ = error
             future.set_exception(broken)
+
+
+def _in_words(error: BaseException) -> str:
+    return str(error) if isinstance(error, RankFailed) else uncaught.in_one_line(error)
 
 
 def _serve(ranks: Ranks, waiting: _Waiting, begin: Callable[[], object] | None) -> None:

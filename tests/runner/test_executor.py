@@ -4,9 +4,11 @@ import asyncio
 import concurrent.futures
 import importlib
 import itertools
+import multiprocessing
 import os
 import signal
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -181,6 +183,30 @@ def test_joblib() -> None:
         assert joblib.Parallel()(joblib.delayed(abs)(i) for i in range(-5, 5)) == [5, 4, 3, 2, 1, 0, 1, 2, 3, 4]
         with pytest.raises(ZeroDivisionError):
             joblib.Parallel()(joblib.delayed(divmod)(1, i) for i in range(5))
+
+
+def test_joblib_ends_what_runs() -> None:
+    joblib = pytest.importorskip("joblib")
+    importlib.import_module("shmcoll.joblib")
+    with joblib.parallel_config("shmcoll", n_jobs=2), warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # about tasks that were cancelled
+        with pytest.raises(ZeroDivisionError):
+            joblib.Parallel()([joblib.delayed(signal.pause)(), joblib.delayed(divmod)(1, 0)])
+        with pytest.raises(multiprocessing.TimeoutError):
+            joblib.Parallel(timeout=0.5)(joblib.delayed(signal.pause)() for _ in range(8))
+        results = joblib.Parallel(return_as="generator")(
+            [joblib.delayed(abs)(-1), *(joblib.delayed(signal.pause)() for _ in range(8))]
+        )
+        assert next(results) == 1
+        results.close()
+
+
+def test_an_executor_that_is_broken_says_by_what() -> None:
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    with shmcoll.Executor(1) as executor:
+        assert str(executor.submit(stop).exception()) == "KeyboardInterrupt"
 
 
 @pytest.mark.slow
