@@ -6,6 +6,7 @@
 import builtins
 import contextlib
 import operator
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Never
 
@@ -189,7 +190,7 @@ class Options:
                 raise TypeError(f"each of the iterables must be one of the arguments of fn, got {shown(one)}{hint}")
         arguments.check_timeout(timeout)
         self.of, self.fn, self.iterables, self.timeout = of, fn, iterables, timeout
-        self.chunk = None if chunk is None else _positive(chunk, "chunk")
+        self.chunk = None if chunk is None else min(_positive(chunk, "chunk"), sys.maxsize)
         self.return_errors = bool(return_errors)
 
     def ranks(self, n: int | None, method: str) -> int:

@@ -21,7 +21,8 @@ class Turns:
         """Return the turn, for use in a `with` statement, which waits for it."""
         if self.is_inside():
             raise CallNotAllowed(
-                f"{self._of} was called during another {self._of} of this thread, as by a signal handler"
+                f"{self._of} was called during another {self._of} of this thread, as by a signal handler, or by an "
+                f"iterable of map"
             )
         return self._lock
 

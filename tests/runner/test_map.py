@@ -43,6 +43,7 @@ def test_what_the_builtin_takes() -> None:
         def __len__(self) -> int:
             raise TypeError("not here")
 
+    assert shmcoll.map(str, iter([3]), n=1, chunk=1 << 80) == ["3"]
     assert shmcoll.map(str, Sequence(), n=1) == ["3", "4"]  # type: ignore[arg-type]
     assert shmcoll.map(str, Unsized([3]), n=1) == ["3"]
 
