@@ -97,7 +97,7 @@ class Executor(StandardExecutor, Border):
         self._thread = threading.Thread(target=_serve, args=(self._ranks, self._waiting, begin), name=_OF, daemon=True)
         self._thread.start()
         _threads[self._thread] = self._waiting
-        self._forgotten = weakref.finalize(self, self._waiting.shut)
+        self._forgotten = weakref.finalize(self, _shut_in, self._pid, self._waiting)
         self._forgotten.atexit = False
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
@@ -250,6 +250,11 @@ class _Waiting:
 
 def _in_words(error: BaseException) -> str:
     return str(error) if isinstance(error, RankFailed) else uncaught.in_one_line(error)
+
+
+def _shut_in(pid: int, waiting: _Waiting) -> None:
+    if os.getpid() == pid:  # a fork has no thread for it
+        waiting.shut()
 
 
 def _serve(ranks: Ranks, waiting: _Waiting, begin: Callable[[], object] | None) -> None:

@@ -217,6 +217,8 @@ def in_process(caller: int) -> Iterator[None]:
     check_process(caller)
     try:
         yield
+    except GeneratorExit:  # a fork may forget an iterator
+        raise
     except BaseException:
         check_process(caller)
         raise

@@ -27,8 +27,8 @@ def note(array: np.ndarray) -> None:
     before, times = _known.pop(place, (None, 0))
     times = times + 1 if before is not None and before() is owner else 1  # else another array has its memory now
     _known[place] = weakref.ref(owner), times
-    if len(_known) > _MOST:
-        del _known[next(iter(_known))]
+    for oldest in list(_known)[:-_MOST]:
+        _known.pop(oldest, None)  # another thread may have done so
     if times >= _OFTEN:
         _is_said = True
         _known.clear()

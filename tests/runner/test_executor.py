@@ -114,8 +114,11 @@ def test_a_fork_cannot_use_it() -> None:
                 executor.submit(abs, 1)
             except shmcoll.CallNotAllowed:
                 executor.shutdown()
+                forgotten = executor._forgotten
+                forgotten()  # what follows when it is forgotten
                 code = 0
-            os._exit(code)
+            finally:
+                os._exit(code)
         assert os.waitpid(pid, 0)[1] == 0
         assert executor.submit(abs, -2).result() == 2
 

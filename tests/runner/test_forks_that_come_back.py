@@ -4,6 +4,7 @@ work of the rank's; a fork of the caller does not go on with the caller's call.
 Every call has all results, and the exit codes of the forks are a program's.
 """
 
+import functools
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -67,6 +68,19 @@ def test_items(forks: Any) -> None:
 def test_items_that_fork_when_they_arrive(forks: Any) -> None:
     given = [AtPickling(forks, False, os.getpid()), 1, 2]
     assert shmcoll.map(lambda item: item if type(item) is int else 0, given, n=1) == [0, 1, 2]
+
+
+def test_a_fork_forgets_an_iterator(capfd: pytest.CaptureFixture[str]) -> None:
+    with shmcoll.ranks(1) as ranks:
+        for imap in (functools.partial(shmcoll.imap, n=1), ranks.imap):
+            results = imap(abs, range(10_000), chunk=1)
+            assert next(results) == 0
+            if not (child := os.fork()):
+                del results
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+            assert list(results) == list(range(1, 10_000))
+    assert capfd.readouterr().err == ""
 
 
 @pytest.fixture(params=["fork", "ranks", pytest.param("spawn", marks=pytest.mark.slow)])
