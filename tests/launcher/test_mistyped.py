@@ -70,7 +70,7 @@ def test_a_current_directory_that_is_gone(tmp_path, monkeypatch):
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
-    for words in (["-m", "json.tool"], ["job.py"], [str(tmp_path / "job.py")], ["true"]):
+    for words in (["-m", "json.tool"], ["job.py"], [str(tmp_path / "job.py")], ["--trace", "t", "true"]):
         said = 'shmrun: the current directory has been removed; go to it again, if it is there: cd "$PWD"\n'
         assert told("shmrun", "-n", "1", *words) == (1, said)
 

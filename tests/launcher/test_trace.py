@@ -200,6 +200,19 @@ def test_a_job_that_a_rank_starts_is_not_recorded(shmrun: Shmrun) -> None:
     assert len(found.named("all_reduce")) == 1 and found.named("barrier") == []
 
 
+def test_a_rank_that_begins_where_no_directory_is(shmrun: Shmrun) -> None:
+    text = """
+        import os, shmcoll
+        os.mkdir("gone")
+        os.chdir("gone")
+        os.rmdir("../gone")
+        shmcoll.init().barrier()
+    """
+    done = shmrun("-n", 1, "--trace", "t.json", "--stats=s.json", shmrun.write(text))
+    assert (done.returncode, done.stderr) == (0, TOLD + "\n")
+    assert load(shmrun.folder / "t.json").named("barrier") and (shmrun.folder / "s.json").exists()
+
+
 RUN = """
     import numpy as np
     import shmcoll

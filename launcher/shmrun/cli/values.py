@@ -128,9 +128,9 @@ def variable(text: str) -> tuple[str, str]:
 def file(text: str) -> str:
     """Return the name of a file. Checks before the job runs that it can be written."""
     path = Path(text)
-    if not text or path.is_dir() or not path.absolute().parent.is_dir():
+    if not text or path.is_dir() or not path.parent.is_dir():
         raise Wrong(f"{text!r} is not a file in a directory that exists")
-    if not os.access(path if path.exists() else path.absolute().parent, os.W_OK):
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise Wrong(f"{text!r} cannot be written")
     return text
 

@@ -5,6 +5,7 @@ import errno
 import os
 import resource
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from shmcoll.engine.memory import arena as shared
 from shmcoll.engine.system.processes import check_proc
@@ -151,8 +152,8 @@ def _set_environment(options: Options) -> None:
         "SHMCOLL_CHECK": "1" if options.check else "",
         "SHMCOLL_SHARE_ARRAYS": "1" if options.share_arrays else "",
         "SHMCOLL_LOG_LEVEL": options.log_level or "",
-        "SHMCOLL_TRACE": options.trace or "",
-        "SHMCOLL_STATS": "1" if options.stats is True else options.stats or "",
+        "SHMCOLL_TRACE": str(Path(options.trace).absolute()) if options.trace else "",
+        "SHMCOLL_STATS": str(Path(options.stats).absolute()) if isinstance(options.stats, str) else "1" * options.stats,
     }
     os.environ.update({name: value for name, value in asked.items() if value})
     rank_process.prepare_environment()
