@@ -15,12 +15,15 @@ CALLER = """
 
     def work():
         shmcoll.init().barrier()
+        wait()
+
+    def wait(*_):
         print("running")
         time.sleep(600)
 
     {call}
 """
-CALLS = ("shmcoll.run(work, 2)", "shmcoll.ranks(2).run(work)", "shmcoll.map(lambda _: work(), range(1))")
+CALLS = ("shmcoll.run(work, 2)", "shmcoll.ranks(2).run(work)", "shmcoll.map(wait, range(1))")
 
 
 @pytest.mark.slow

@@ -65,8 +65,8 @@ BUGS = {
     ),
     "the wrong rank is blamed": Bug(
         "fault points",
-        'text = f"rank {self._group.name(culprit)} {how}"',
-        'text = f"rank {self._group.name(culprit - 1)} {how}"',
+        'text = f"rank {self._group.name(culprit)} {how}{',
+        'text = f"rank {self._group.name(culprit - 1)} {how}{',
         "tests/fault_injection/test_kill_at.py",
         "some_operations and 3-barrier",
     ),
