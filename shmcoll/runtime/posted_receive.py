@@ -16,8 +16,9 @@ import numpy as np
 
 from shmcoll.diagnostics.call_site import Site
 from shmcoll.engine.layout import ANY
-from shmcoll.engine.messages.ring_buffers import ARRAY, WHOLE
+from shmcoll.engine.messages.ring_buffers import ARRAY, PART_BYTES, WHOLE
 from shmcoll.errors import Cancelled
+from shmcoll.runtime import waiting
 from shmcoll.runtime.work import Work, Worker
 
 Finish = Callable[[np.ndarray, int], Any]
@@ -71,6 +72,14 @@ class PostedReceive(Work[Any]):
     def free(self) -> None:
         """Make the receive free again, because the sender has taken its message back. Called in a turn."""
         self._fate.clear()
+
+    def _help(self) -> None:
+        """Do what this thread can do at once. A short message that another thread reads is as good as received: the
+        program may know from its synchronous sender that it has been taken."""
+        super()._help()
+        is_short = self.place is not None and self.place.nbytes <= PART_BYTES
+        if is_short and self._fate.get("is") == _TAKEN:
+            self._latch.wait(waiting.READING)
 
     def cancel(self) -> bool:
         """See `Work.cancel`."""

@@ -23,6 +23,7 @@ TESTS = 64  # for a message, before another thread gets the GIL: the message may
 SHIFT = 0.25  # for which a thread in a blocking receive leaves the list to others
 SAMPLE = 0.01  # between two readings of the processor time, which is a system call
 IDLE = 1 / 16  # the largest part of those seconds in which a process that was stopped has computed
+READING = 0.05  # of a test of a receive, for another thread that reads its short message
 SHORT_NAP, LONG_NAP = 2e-4, 5e-3  # for which the worker leaves receives to the threads that wait for them
 WATCH = 0.05  # without a look at the list before the worker sleeps until it is woken
 

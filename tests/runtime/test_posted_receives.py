@@ -11,8 +11,9 @@ from shmcoll.engine import layout
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.messages.recv import MARK
 from shmcoll.engine.messages.ring_buffers import PART_BYTES
-from shmcoll.runtime import lost_failures
+from shmcoll.runtime import lost_failures, waiting
 from tests.support import switches
+from tests.support.patience import PATIENCE
 from tests.support.waiting import until
 
 
@@ -182,3 +183,31 @@ def test_a_blocking_receive_that_fails_is_not_lost(ranks):
         return kept
 
     assert ranks(2, unseen)[0] == [False, True]
+
+
+def test_a_test_waits_for_a_short_message_that_another_thread_reads(ranks):
+    """So a program that knows from its synchronous sender that the message is taken finds it received."""
+
+    def use(comm) -> bool:
+        if comm.rank == 0:
+            comm.send(np.arange(3), 1, synchronous=True)
+            comm.barrier()
+            return True
+        waiting.READING = PATIENCE
+        posted, reads, goes_on = comm._dispatcher.posted, threading.Event(), threading.Event()
+        read = posted._read
+
+        def slowly(receive, *, briefly: bool) -> None:
+            reads.set()
+            goes_on.wait(PATIENCE)
+            read(receive, briefly=briefly)
+
+        posted._read = slowly
+        work = comm.recv(np.zeros(3, int), source=0, async_op=True)
+        assert reads.wait(PATIENCE)  # the worker
+        threading.Timer(0.01, goes_on.set).start()
+        assert work.test()
+        comm.barrier()
+        return work.wait()[0].tolist() == [0, 1, 2]
+
+    assert ranks(2, use) == [True, True]
