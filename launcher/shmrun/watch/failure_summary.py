@@ -44,7 +44,7 @@ def speak(outcome: Outcome, remark: str, manner: str = "") -> int:
         return _say(outcome, others, f"interrupted by {signal_name(outcome.interrupted)}", 128 + outcome.interrupted)
     number = first_failure(outcome.arena, [rank.number for rank in failed])
     if number is None:
-        return int(outcome.has_lost_output)
+        return 128 + signal.SIGPIPE if outcome.has_lost_reader else int(outcome.has_lost_output)
     first = outcome.ranks[number]
     if _is_broken_pipe(first) and _has_lost_reader():
         return 128 + signal.SIGPIPE

@@ -53,6 +53,7 @@ class Sink:
         self.fd = fd
         self.pending = bytearray()
         self.broken = False
+        self.has_lost_reader = False
         self.failure: OSError | None = None  # why output has been lost
         self.streams: list[Stream] = []
         self._turn: Stream | None = None
@@ -99,6 +100,7 @@ class Sink:
         except BlockingIOError:
             pass
         except BrokenPipeError:
+            self.has_lost_reader = True
             self.give_up()
         except OSError as e:
             self.failure = e

@@ -40,7 +40,7 @@ _STACKS_PATIENCE = 0.3  # seconds: how long an interrupt waits for stacks
 @dataclass(frozen=True)
 class Outcome:
     """The outcome of the job. interrupted: the first signal that was forwarded. late: ranks that ran when the time was
-    over. has_lost_output: some could not be written."""
+    over. has_lost_output: some could not be written. has_lost_reader: for some nobody was there to read it."""
 
     arena: Arena
     ranks: list[Rank]
@@ -49,6 +49,7 @@ class Outcome:
     interrupted: int
     late: list[int]
     has_lost_output: bool
+    has_lost_reader: bool
 
     @property
     def failed(self) -> list[Rank]:
@@ -62,7 +63,7 @@ def watch(job: Job, ranks: list[Rank]) -> Outcome:
         watcher.watch()
     finally:
         watcher.end()
-    ended = watcher.interrupted, watcher.late, watcher.has_lost_output
+    ended = watcher.interrupted, watcher.late, watcher.has_lost_output, watcher.has_lost_reader
     return Outcome(job.arena, watcher.ranks, watcher.grace, watcher.timeout, *ended)
 
 
@@ -286,6 +287,10 @@ class _JobWatcher(Watcher[Rank]):
         # The process in the foreground has stopped, too (`shmrun/start/foreground.py`).
         os.kill(os.getppid(), signal.SIGCONT)
         self.postpone(time.monotonic() - stopped)
+
+    @property
+    def has_lost_reader(self) -> bool:
+        return any(sink.has_lost_reader for sink in self._sinks.values())
 
     def _stop_writing(self) -> None:
         """Stop writing, because the reader of our output may never read it."""
