@@ -38,4 +38,4 @@ def test_it_wants_a_door_with_rivals(capsys: Any) -> None:
     with pytest.raises(SystemExit) as caught:
         door.main(["compare", "--door", "nki"])
     assert caught.value.code == 2
-    assert "unknown door 'nki': choose one of mpi, torch" in capsys.readouterr().err
+    assert "unknown door 'nki': choose one of map, mpi, torch" in capsys.readouterr().err
