@@ -46,6 +46,11 @@ def test_a_rank_that_dies_is_kept_beside_the_logs(shmrun):
     assert "job.py kill" in said.stdout
 
 
+def is_waiting(shmrun, pid: int) -> bool:
+    jobs = json.loads(shmrun("ps", "--json").stdout)["jobs"]
+    return any(job["pid"] == pid and job["state"] == "waits" for job in jobs)
+
+
 @pytest.mark.parametrize("by", ["time", pytest.param("interrupt", marks=pytest.mark.slow)])
 def test_a_job_that_hangs(shmrun, by):
     shmrun.write(JOB)
@@ -53,7 +58,7 @@ def test_a_job_that_hangs(shmrun, by):
         shmrun("-n", 2, "--dump", "kept", "--timeout", "1.5", "job.py", "absent")
     else:
         job = shmrun.start("-n", 2, "--dump", "kept", "--grace", "0.1", "job.py", "absent")
-        until(lambda: '"waits"' in shmrun("ps", "--json").stdout and (shmrun.folder / "ready1").exists(), pause=0.2)
+        until(lambda: is_waiting(shmrun, job.pid) and (shmrun.folder / "ready1").exists(), pause=0.2)
         job.send_signal(signal.SIGINT)
         shmrun.finish(job)
     document = kept(shmrun.folder / "kept")
