@@ -143,6 +143,7 @@ def leave_a_long_message(comm) -> list[int]:
     """Return how much of the list the probes of a thread count as served: before a long message has come, and after."""
     long = np.zeros(PART_BYTES + 1, np.uint8)
     if comm.rank == 1:
+        comm.recv(source=0, tag=4)
         sent = comm.send(long, 0, 1, async_op=True)
         comm.send(long[:8], 0, 2)
         sent.wait()
@@ -151,8 +152,10 @@ def leave_a_long_message(comm) -> list[int]:
         patch.setattr(comm._dispatcher.worker, "start", lambda operation: None)  # it would take turns, too
         posted = comm.recv(source=1, tag=1, async_op=True)
         told, served = [], comm._dispatcher.posted
-        for has_come in (lambda: True, lambda: comm.iprobe(1, 2)):
-            until(has_come)
+        for has_come in (False, True):
+            if has_come:
+                comm.send(long[:8], 1, 4)
+                until(lambda: comm.iprobe(1, 2))
             before = served.served
             comm.iprobe(1, 3)
             told.append(served.served - before)

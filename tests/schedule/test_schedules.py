@@ -60,6 +60,7 @@ PLAIN_CASES = [
     "scatter_v refused",
     "all_gather_v",
     "all_gather_v of 2 rounds, then all_reduce",
+    "all_to_all",
     "all_gather_v refused",
     "broadcast",
     "broadcast of 4 rounds, then all_reduce",
