@@ -531,21 +531,13 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
         return self._dispatcher.group == Group.world(self._local_rank.arena)
 
     def _join(
-        self,
-        ranks: tuple[int, ...],
-        which: Identity,
-        watch: Watch,
-        name: str = "",
-        *,
-        make: Callable[..., Communicator] | None = None,
-        cells: bool = True,
-        awaits: bool = False,
+        self, ranks: tuple[int, ...], which: Identity, watch: Watch, name: str = "", *, awaits: bool = False, **how: Any
     ) -> Communicator:
-        """Return the communicator of a group that this rank belongs to, made by the first of its ranks. watch: see
-        `group_search.py`. name: that of a subgroup. make: makes it, by default `Communicator`. cells: whether it makes
-        collectives. awaits: whether the leader waits until all members have joined."""
+        """Return the communicator of a group that this rank belongs to, made by the first of its ranks. After an error
+        the group is abandoned. awaits: whether the leader waits until all members have joined. Others: as for
+        `_joined`."""
         try:
-            made = self._joined(ranks, which, watch, name, make=make, cells=cells)
+            made = self._joined(ranks, which, watch, name, **how)
             if made._rank == 0 and awaits:
                 await_members(made._dispatcher.group, watch)
             return made
@@ -567,7 +559,8 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
         make: Callable[..., Communicator] | None = None,
         cells: bool = True,
     ) -> Communicator:
-        """Do the same without an end for errors: the caller abandons the group."""
+        """Do the same; the caller abandons the group after an error. watch: see `group_search.py`. name: that of a
+        subgroup. make: makes the communicator, by default `Communicator`. cells: whether it makes collectives."""
         make, local_rank = make or Communicator, self._local_rank
         local_rank.check_not_within(watch.call)
         known: dict[Identity, Communicator] = local_rank.communicators

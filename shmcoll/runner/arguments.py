@@ -86,16 +86,22 @@ def check_keywords(of: str, fn: Callable[..., Any], keywords: Iterable[str], nam
         check_names(of, [name for name in meant if name not in {p.name for p in parameters}], names)
 
 
-def number_of_ranks(n: Any, name: str, hint: str = "") -> int:
-    """Return the argument `name` as a number of ranks. hint: for an object that is not an integer."""
+def positive(value: Any, name: str, hint: str = "") -> int:
+    """Return the argument `name` as an integer from 1 on. hint: for an object that is not an integer."""
     try:
-        number = operator.index(n)
+        number = operator.index(value)
     except TypeError:
         number = None
-    if number is None or isinstance(n, bool):
-        raise TypeError(f"{name} must be an int, got {shown(n)} of type {type(n).__name__}{hint}")
+    if number is None or isinstance(value, bool):
+        raise TypeError(f"{name} must be an int, got {shown(value)} of type {type(value).__name__}{hint}")
     if number < 1:
-        raise ValueError(f"{name} must be at least 1, got {n}")
+        raise ValueError(f"{name} must be at least 1, got {value}")
+    return number
+
+
+def number_of_ranks(n: Any, name: str, hint: str = "") -> int:
+    """Return the argument `name` as a number of ranks. hint: as for `positive`."""
+    number = positive(n, name, hint)
     if number > (most := most_ranks(CELL_BYTES)):
         raise ValueError(f"{name} must be at most {most}, got {n}")
     return number

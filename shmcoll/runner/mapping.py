@@ -5,7 +5,6 @@
 
 import builtins
 import contextlib
-import operator
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Never
@@ -190,7 +189,7 @@ class Options:
                 raise TypeError(f"each of the iterables must be one of the arguments of fn, got {shown(one)}{hint}")
         arguments.check_timeout(timeout)
         self.of, self.fn, self.iterables, self.timeout = of, fn, iterables, timeout
-        self.chunk = None if chunk is None else min(_positive(chunk, "chunk"), sys.maxsize)
+        self.chunk = None if chunk is None else min(arguments.positive(chunk, "chunk"), sys.maxsize)
         self.return_errors = bool(return_errors)
 
     def ranks(self, n: int | None, method: str) -> int:
@@ -221,18 +220,6 @@ class Options:
             goes_on=errors and not stays,
             ahead=ahead,
         )
-
-
-def _positive(value: Any, name: str) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = None
-    if number is None or isinstance(value, bool):
-        raise TypeError(f"{name} must be an int, got {shown(value)} of type {type(value).__name__}")
-    if number < 1:
-        raise ValueError(f"{name} must be at least 1, got {value}")
-    return number
 
 
 def start(

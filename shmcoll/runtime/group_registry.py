@@ -80,8 +80,7 @@ class GroupRegistry:
             raise directory.refusal("this rank", directory.FULL)
         size = layout.group_bytes(len(ranks), self._arena.load(layout.JOB_WINDOW_BYTES) if cells else 0)
         try:
-            purpose = f"a group of {len(ranks)} ranks"
-            offset = self._heap.take_spare(size, purpose) or self._heap.take(size, purpose, huge=False)
+            offset = self._region(size, f"a group of {len(ranks)} ranks")
         except ArenaError as error:
             error.is_common = True  # type: ignore[attr-defined]
             self._refuse(slot, which, directory.no_memory(size, error.available))
@@ -97,6 +96,15 @@ class GroupRegistry:
                 self._heap.give(offset)
             raise
         return group
+
+    def _region(self, size: int, purpose: str) -> int:
+        """Return memory for a region; if there is too little, after a look at the regions of ranks that have died."""
+        try:
+            return self._heap.take_spare(size, purpose) or self._heap.take(size, purpose, huge=False)
+        except ArenaError:
+            self._lives_at = 0.0
+            self.sweep()
+            return self._heap.take(size, purpose, huge=False)
 
     def _refuse(self, slot: int, which: Identity, why: int) -> None:
         directory.enter(self._arena, self._rank, slot, which, why)

@@ -64,4 +64,4 @@ def test_a_file_that_is_no_timeline(tmp_path: Path, content: str, capsys: pytest
     (tmp_path / "x.json").write_text(content)
     with pytest.raises(SystemExit):
         timeline.main([str(tmp_path / "x.json"), "-o", "x.png"])
-    assert "x.json is no timeline of shmrun --trace" in capsys.readouterr().err
+    assert "x.json is not a timeline of shmrun --trace" in capsys.readouterr().err

@@ -165,7 +165,7 @@ def late(comm: Communicator) -> Any:
     with comm.trace() as trace:
         for _ in range(3):
             if comm.rank == 1:
-                time.sleep(0.05)
+                time.sleep(0.2)
             comm.barrier()
     return trace.statistics.document()["slow_rank"]
 

@@ -1,5 +1,6 @@
 """Groups: who belongs to them, how members find each other, how they end and give their memory back."""
 
+import math
 import os
 import signal
 import threading
@@ -12,9 +13,11 @@ import pytest
 from shmcoll.engine import context as c
 from shmcoll.engine import layout
 from shmcoll.engine.layout import WORD
+from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import mib, usual_window
 from shmcoll.engine.system.cores import usable_cores
 from shmcoll.errors import ArenaError, CallNotAllowed, CollectiveMismatch, CollectiveTimeout, RankFailed
+from shmcoll.runtime.group_directory import identity
 from shmcoll.runtime.group_registry import GroupRegistry
 from tests.support import switches
 from tests.support.sleepers import signal_when_asleep
@@ -388,6 +391,25 @@ def test_a_group_too_many_is_an_error_on_all_members_and_all_may_try_again(ranks
     assert told[0] == [f"this rank {limit}"] * 3 + [2] * 4
     subgroup = f"subgroup of world ranks [0, 1] on world rank 1: world rank 0 {limit}"
     assert told[1] == [subgroup, f"split on rank 1: rank 0 {limit}", subgroup] + [2] * 4
+
+
+def test_a_group_gets_the_memory_of_a_group_whose_members_have_died(ranks, monkeypatch):
+    """Though the leader has looked at the lives of ranks a moment ago."""
+
+    def use(comm) -> bool:
+        group = comm.split(0)
+        if comm.rank == 0:
+            group.close()
+            registry = comm._local_rank.groups
+            monkeypatch.setattr(registry, "_lives_at", math.inf)
+            monkeypatch.setattr(records, "how_ended", lambda _arena, rank: f"rank {rank} has died")
+            alone = registry.lead((0,), identity((0,), "a test"))
+            assert alone.size == 1
+        comm.barrier()
+        return True
+
+    heap = layout.group_bytes(2, usual_window(2, usable_cores())) + (64 << 10)
+    assert ranks(2, use, environment={"SHMCOLL_HEAP": str(heap)}) == [True, True]
 
 
 def test_an_array_gets_the_memory_of_groups_that_all_have_closed(ranks):

@@ -19,7 +19,7 @@ def main(argv: list[str]) -> int:
     try:
         events = _read(given.file)
     except (OSError, ValueError, KeyError, TypeError) as e:
-        parser.error(f"{given.file} is no timeline of shmrun --trace: {e}")
+        parser.error(f"{given.file} is not a timeline of shmrun --trace: {e}")
     last = max((one["ts"] + one["dur"] for one in events if one["ph"] == "X"), default=0.0) / 1e3
     begin, end = given.begin, last if given.end is None else given.end
     if not 0 <= begin < end or begin >= last:

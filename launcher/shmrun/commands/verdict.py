@@ -74,7 +74,7 @@ def read(path: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as e:
         raise Unreadable(f"is damaged: {_plain(e)}") from e
     if not isinstance(document, dict) or "format" not in document:
-        raise Unreadable("is no document of shmcoll")
+        raise Unreadable("is not a document of shmcoll")
     if document["format"] != FORMAT:
         version = _dict(document.get("versions")).get("shmcoll", "another version")
         raise Unreadable(
