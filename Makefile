@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # images set it; the tests start thousands of interpreters, which import the same files
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all steady shuffled launchers test-launchers mindspore test-mindspore test-mindspore-calls test-torch ray test-ray vllm sglang test-vllm test-sglang test-nodes test-mpi4py test-mpi-packages test-aarch64 test-executor test-packages coverage lint docs site bench peers stress clean
+.PHONY: help setup demo test test-all steady shuffled launchers test-launchers mindspore test-mindspore test-mindspore-calls test-torch ray test-ray vllm sglang test-vllm test-sglang test-nodes test-mpi4py test-mpi-packages test-aarch64 test-executor test-packages coverage lint docs site bench tables peers stress clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -215,6 +215,25 @@ test-packages: $(TESTS)  ## install the wheel and the sdist on each Python that 
 bench: setup  ## every collective, 2 ranks, 8 B to 64 MiB
 	@for c in $$($(BIN)/python -c 'from shmbench.cli.options import COLLECTIVES; print(*COLLECTIVES)'); do \
 	  shmbench $$c -n 2 || exit 1; done
+
+# Each table in one run, its libraries in turn; ROUNDS=3 on a machine that nothing else uses takes two hours
+ROUNDS ?= 3
+FIGURES := docs/measurements
+FEW := barrier broadcast all_reduce all_gather gather scatter all_to_all all_to_all_v collective_permute
+MANY := barrier broadcast all_reduce reduce scan all_gather gather scatter all_to_all
+
+tables: setup launchers  ## measure the tables of docs/performance.md again; needs make peers
+	@export PATH="$(CURDIR)/$(BIN):$$PATH"; set -e; \
+	compare() { file=$(FIGURES)/compare-$$1.json; shift; shmbench compare --libraries openmpi mpich impi --rounds $(ROUNDS) --json $$file "$$@"; }; \
+	compare 2-ranks-hot --buffers 1 --sizes 8,64K,256K,4M,64M; \
+	compare 2-ranks-cold --sizes 8,64K,256K,4M,64M $(FEW); \
+	compare 8-ranks-hot -n 8 --buffers 1 --sizes 8,64K,256K,4M $(MANY); \
+	compare 2-ranks-neighbour --disturb 100 --buffers 1 --sizes 8,64K,256K,4M $(FEW); \
+	shmbench compare --nodes 2 -n 2 --rounds $(ROUNDS) --sizes 8,4K,64K,4M,64M --json $(FIGURES)/nodes-2-ranks.json $(FEW); \
+	shmbench plot $(FIGURES)/compare-2-ranks-hot.json -c all_reduce -n 2 -o docs/all_reduce.png; \
+	shmbench plot $(FIGURES)/compare-2-ranks-hot.json -c all_to_all -n 2 -o docs/all_to_all-2-ranks.png; \
+	shmbench plot $(FIGURES)/compare-8-ranks-hot.json -c all_reduce -n 8 -o docs/all_reduce-8-ranks.png; \
+	python docs/generate.py
 
 peers: setup  ## install the peers into .peers (mpi4py over three MPIs, torch), for shmbench compare
 	@$(BIN)/python bench/peers/install.py .peers

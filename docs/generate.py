@@ -1,4 +1,5 @@
-"""Writes docs/reference/, the interface, from its docstrings, and the excerpts in docs/internals/ from the files.
+"""Writes docs/reference/, the interface, from its docstrings, the excerpts in docs/internals/ from the files, and the
+tables in docs/performance.md from docs/measurements/.
 
     python docs/generate.py [--check]
 
@@ -20,6 +21,7 @@ from typing import Any
 
 import excerpts
 import functions_of_mpi
+import measured
 
 import shmcoll
 from shmcoll import errors, jit, mindspore, nki
@@ -219,7 +221,9 @@ def _part(name: str, text: str) -> str:
 def main(arguments: list[str]) -> int:
     """Write the pages, or with --check compare them."""
     stale = []
-    for path, text in ({FOLDER / name: text for name, text in pages().items()} | excerpts.pages()).items():
+    for path, text in (
+        {FOLDER / name: text for name, text in pages().items()} | excerpts.pages() | measured.pages()
+    ).items():
         if "--check" in arguments:
             stale += [path.name] if not path.exists() or path.read_text() != text else []
         else:

@@ -31,13 +31,13 @@ def head(ranks: int, rounds: int, conditions: Conditions, libraries: Sequence[st
 
 def lines(results: Sequence[Result], name: str, libraries: Sequence[str]) -> Iterator[str]:
     """Return the lines of the collective `name`, from its results. A library without a figure is shown as "-"."""
-    columns = {column: _times(results, name, column) for column in (*libraries, *LIMITS)}
+    columns = {column: times(results, name, column) for column in (*libraries, *LIMITS)}
     peers = [columns[library] for library in libraries if library != "shmcoll"]
     for size, placement in dict.fromkeys(cell for library in libraries for cell in columns[library]):
         cells = []
-        for column, times in columns.items():
+        for column, found in columns.items():
             # The memory is measured out of place only, and is the limit of both.
-            cells.append(times.get((size, "out_of_place" if column in LIMITS else placement)))
+            cells.append(found.get((size, "out_of_place" if column in LIMITS else placement)))
         ours, best = cells[0], min((p[size, placement] for p in peers if (size, placement) in p), default=None)
         ratio = f"{ours / best:.2f}" if ours and best else "-"
         yield (
@@ -77,7 +77,7 @@ def succeeded(results: Sequence[Result], library: str) -> list[dict[str, Any]]:
     return [] if any(run["error"] for run in runs) else [run["table"] for run in runs]
 
 
-def _times(results: Sequence[Result], name: str, library: str) -> dict[tuple[int, str], float]:
+def times(results: Sequence[Result], name: str, library: str) -> dict[tuple[int, str], float]:
     """Return the median microseconds of a library for each size and placement."""
     cells: dict[tuple[int, str], list[float]] = {}
     for table in succeeded([result for result in results if result["collective"] == name], library):

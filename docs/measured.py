@@ -1,0 +1,28 @@
+"""The tables of docs/performance.md, which `docs/generate.py` makes from the files in docs/measurements.
+
+A comment names the file; the lines up to the next comment are written anew:
+
+    <!-- measured: compare-2-ranks-hot.json -->
+    <!-- end -->
+"""
+
+import json
+import re
+from pathlib import Path
+
+from shmbench.report.ratio_table import markdown, nodes_markdown
+
+FOLDER = Path(__file__).parent
+_PLACE = re.compile(r"^<!-- measured: (\S+) -->\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
+
+
+def pages() -> dict[Path, str]:
+    """Return the page with its tables as they should be."""
+    path = FOLDER / "performance.md"
+    return {path: _PLACE.sub(_filled, path.read_text(encoding="utf-8"))}
+
+
+def _filled(place: re.Match[str]) -> str:
+    found = json.loads((FOLDER / "measurements" / place[1]).read_text(encoding="utf-8"))
+    table = nodes_markdown(found) if "nodes" in found else markdown(found["results"])
+    return f"<!-- measured: {place[1]} -->\n\n{table}\n\n<!-- end -->"

@@ -1,0 +1,48 @@
+"""The tables of docs/performance.md, from made-up results."""
+
+from typing import Any
+
+from shmbench.report.ratio_table import markdown, nodes_markdown
+
+
+def run(library: str, collective: str, *rows: tuple[int, float | None, float | None]) -> dict[str, Any]:
+    """Return a run of a library: sizes, microseconds out of place and in place."""
+    times = [(size, *({"time": time} if time else None for time in both)) for size, *both in rows]
+    table = {"rows": [{"size": size, "out_of_place": out, "in_place": inside} for size, out, inside in times]}
+    return {"library": library, "collective": collective, "ranks": 2, "error": None, "table": table}
+
+
+def test_cells_are_ratios_to_the_fastest_peer_and_to_the_limit():
+    results = [
+        run("shmcoll", "all_gather", (32, 1, 2), (1 << 20, 30, 10)),
+        run("mpich", "all_gather", (32, 4, 2), (1 << 20, 60, 40)),
+        run("openmpi", "all_gather", (32, 2, 4), (1 << 20, 40, 80)),
+        run("memcpy", "all_gather", (1 << 20, 20, None)),
+        run("shmcoll", "broadcast", (8, None, 3)),
+        run("mpich", "broadcast", (8, None, 1)),
+    ]
+    assert markdown(results).splitlines() == [
+        "| | 8 | 1M |",
+        "|---|---|---|",
+        "| all_gather | 0.50 | 0.75, 1.5 |",
+        "| all_gather, in place | 1.00 | 0.25, 0.5 |",
+        "| broadcast | 3.00 |  |",
+        "",
+        "Geometric mean of 5 cells: 0.78. Above 0.95: all_gather, in place 8 1.00; broadcast 8 3.00.",
+    ]
+
+
+def test_a_library_that_failed_once_is_no_peer():
+    failed = {"library": "mpich", "collective": "barrier", "ranks": 2, "error": "it ended", "table": None}
+    results = [run("shmcoll", "barrier", (0, 1, None)), run("openmpi", "barrier", (0, 2, None)), failed]
+    results.append(run("mpich", "barrier", (0, 0.1, None)))
+    assert "| barrier | 0.50 |" in markdown(results)
+    assert "No cell is above 0.95." in markdown(results)
+
+
+def test_cells_over_nodes_have_the_time_beside_the_ratio():
+    lines = [
+        {"collective": "scan", "size": 8, "flat": [20e-6, 10e-6, 30e-6], "shmcoll": [10e-6] * 3},
+        {"collective": "scan", "size": 4 << 20, "flat": [2e-3], "shmcoll": [2.346e-3]},
+    ]
+    assert nodes_markdown({"lines": lines}).splitlines()[2] == "| scan | 10 us, 0.50 | 2.35 ms, 1.17 |"
