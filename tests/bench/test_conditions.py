@@ -31,6 +31,9 @@ WORDS = {
     Conditions(): "buffers: auto (up to 16 pairs of arrays in turn, within 256M of a rank)",
     Conditions(1): "buffers: 1 (the same arrays in every call)",
     Conditions(3, Neighbour(30)): "buffers: 3 (pairs of arrays in turn); neighbour: 30% of one core",
+    Conditions(
+        2, Neighbour(50, 1, True)
+    ): "buffers: 2 (pairs of arrays in turn); neighbour: 50% of core 1, copying memory",
     Conditions(1, Neighbour(100, 0)): "buffers: 1 (the same arrays in every call); neighbour: 100% of core 0",
     Conditions(1, share_arrays=True): "buffers: 1 (the same arrays in every call); shmcoll's arrays in shared memory",
     Conditions(2, beside=1): "buffers: 2 (pairs of arrays in turn); beside: 1 more job of the same library",
@@ -154,8 +157,9 @@ def await_end(pid):
     until(lambda: has_ended(pid), f"the neighbour {pid} is left behind")
 
 
-def test_a_neighbour_computes_for_its_share_and_sleeps():
-    with neighbour.running(Neighbour(20, min(os.sched_getaffinity(0)))) as pid:
+@pytest.mark.parametrize("memory", [False, True])
+def test_a_neighbour_computes_for_its_share_and_sleeps(memory):
+    with neighbour.running(Neighbour(20, min(os.sched_getaffinity(0)), memory)) as pid:
         assert os.sched_getaffinity(pid) == {min(os.sched_getaffinity(0))}
         assert os.getsid(pid) == pid  # a session of its own
         began, used = time.monotonic(), neighbour.seconds_used(pid)

@@ -20,13 +20,15 @@ ROTATION_BYTES = 256 << 20  # of a rank
 
 @dataclass(frozen=True)
 class Neighbour:
-    """Another program that computes. duty: percent of one core. core: its core, None for any that we may use."""
+    """Another program that computes. duty: percent of one core. core: its core, None for any that we may use. memory:
+    it copies arrays which no cache holds, and so takes bandwidth as well."""
 
     duty: int
     core: int | None = None
+    memory: bool = False
 
     def __str__(self) -> str:
-        return f"{self.duty}" if self.core is None else f"{self.duty}@{self.core}"
+        return f"{self.duty}{'' if self.core is None else f'@{self.core}'}{':memory' if self.memory else ''}"
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,8 @@ class Conditions:
             words.append("shmcoll's arrays in shared memory")
         if self.neighbour:
             core = "one core" if self.neighbour.core is None else f"core {self.neighbour.core}"
-            words.append(f"neighbour: {self.neighbour.duty}% of {core}")
+            copying = ", copying memory" if self.neighbour.memory else ""
+            words.append(f"neighbour: {self.neighbour.duty}% of {core}{copying}")
         if self.beside:
             words.append(f"beside: {self.beside} more job{'s' if self.beside > 1 else ''} of the same library")
         return "; ".join(words)
@@ -77,8 +80,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="pairs of arrays that calls use in turn. 1: the same arrays in every call, which caches may hold; auto: "
         f"up to {MOST_PAIRS}, within {short_size(ROTATION_BYTES)} of a rank (auto)")  # fmt: skip
     add("--share-arrays", action="store_true", help="shmcoll's arrays of 64 KiB and more are in shared memory")
-    add("--disturb", type=_neighbour, metavar="DUTY[@CORE]",
-        help="another process computes meanwhile, for this percentage of one core: 30, or 30@1 on core 1")  # fmt: skip
+    add("--disturb", type=_neighbour, metavar="DUTY[@CORE][:memory]",
+        help="another process computes meanwhile, for this percentage of one core: 30, or 30@1 on core 1; 30:memory: "
+        "it copies long arrays")  # fmt: skip
 
 
 def conditions_from(given: argparse.Namespace) -> Conditions:
@@ -109,7 +113,7 @@ def _buffers(text: str) -> int | str:
 
 
 def _neighbour(text: str) -> Neighbour:
-    match = re.fullmatch(r"(\d{1,3})%?(?:@(\d{1,4}))?", text, flags=re.ASCII)
+    match = re.fullmatch(r"(\d{1,3})%?(?:@(\d{1,4}))?(:memory)?", text, flags=re.ASCII)
     if not match or not 1 <= int(match[1]) <= 100:
         raise argparse.ArgumentTypeError(f"{text!r} is not a percentage of a core: write 1 to 100, or 30@1 for core 1")
-    return Neighbour(int(match[1]), None if match[2] is None else int(match[2]))
+    return Neighbour(int(match[1]), None if match[2] is None else int(match[2]), match[3] is not None)
