@@ -99,7 +99,7 @@ def zeros(arena: Arena, heap: Heap, like: np.ndarray, purpose: str = "", *, comm
     if not like.nbytes:
         return np.empty(like.shape, like.dtype)
     purpose = purpose or f"a shared array of shape {like.shape}, {like.dtype}"
-    offset = heap.take(like.nbytes, purpose, holds=True, commits=commits)
+    offset = heap.take(like.nbytes, purpose, holds=True, commits=None if commits else 0)
     memory = (ctypes.c_char * like.nbytes).from_address(arena.address + offset)
     weakref.finalize(memory, heap.give, offset).atexit = False
     return np.ndarray(like.shape, like.dtype, memory)  # type: ignore[arg-type]

@@ -77,6 +77,13 @@ from shmcoll.engine.layout import WORD
 
 PROFILE = 82 * WORD  # address of what is recorded of this communicator, see `engine/protocol/profile.py`; 0: nothing
 
+# this rank's windows, see `engine/native/window_memory.py`
+(
+    COMMIT_BY,  # address of madvise; 0: all of them are committed
+    COMMITTED,  # bytes at the beginning of each that are committed
+    FEW_BYTES,  # the most bytes that a call may stage for which the beginnings will do
+) = (WORD * i for i in range(83, 86))
+
 # the block map of a call, see `engine/protocol/block_mover.py`
 (
     READS_FROM,  # the only rank from which this one gets a block; ANYONE; this rank itself: it gets none
@@ -128,8 +135,8 @@ UNLIKE_AXIS, UNLIKE_NEIGHBOUR = DETAIL, DETAIL_2  # 1 + the axis along which CUL
 # The entry distinguishes these and no others:
 (
     OK, NO_EFFECT, GIVES_WAY, BUSY, ABORTED, TIMEOUT_PASSED, MISMATCH, PEER_LOST, REFUSED, INTERRUPTED, BROKEN, HALFWAY,
-    RAISED, DEADLOCKED, UNREADABLE, UNDER_WAY, NOT_ALONE,
-) = range(17)  # fmt: skip
+    RAISED, DEADLOCKED, UNREADABLE, UNDER_WAY, NOT_ALONE, NO_MEMORY,
+) = range(18)  # fmt: skip
 
 # NO_EFFECT: the call has ended, or has not begun, and the group goes on. Why:
 NEEDS_PYTHON = NO_EFFECT  # entry and gate: Python must look at the arguments; nothing has been published
@@ -150,6 +157,8 @@ SOURCE_LOST = REFUSED  # recv, ATTEND: another rank has failed, or all others ha
 # UNDER_WAY: of a message to or from another node: MPI moves it, and Python waits for that or sees to it later
 
 # NOT_ALONE: entry and gate: another thread makes a collective on this communicator; nothing has been published
+
+# NO_MEMORY: there is none for this rank's windows; nothing has been published
 
 # HALFWAY: the call has begun, and the same thread goes on with its next phase. What for:
 COUNTS_KNOWN = HALFWAY  # collectives with counts: the caller can make the result

@@ -48,6 +48,8 @@
     920      CLOSED        0, or 1 once this rank has closed the group
     928      WITNESS       the address of a word in this rank's private memory; its value; READS: whether this rank
                            can read the memory of all others (`protocol/peer_memory.py`)
+    952      COMMITTED     bytes at the beginning of each window of this rank that are committed; 0 in the world, where
+                           all are (`native/window_memory.py`)
     1024     TABLE 0       5 x n + 4 words: counts and displacements of the _v collectives (`protocol/count_tables.py`)
     ...      TABLE 1       the same for odd sequence numbers
     ...      RINGS         n words: where in the arena this rank's first ring to rank i begins; 0: it never sent to it
@@ -173,7 +175,7 @@ SEMAPHORE = PARKED + LINE
 STATISTICS = SEMAPHORE + LINE
 STATISTICS_MOVED, STATISTICS_SLEPT, STATISTICS_LEFT = STATISTICS, STATISTICS + 8, STATISTICS + 16
 CLOSED = STATISTICS + 24
-WITNESS, WITNESS_VALUE, READS = (CLOSED + WORD * (1 + i) for i in range(3))
+WITNESS, WITNESS_VALUE, READS, COMMITTED = (CLOSED + WORD * (1 + i) for i in range(4))
 TABLES = 1024
 
 STEP_BITS = 24

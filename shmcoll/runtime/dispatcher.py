@@ -17,10 +17,12 @@ from shmcoll.engine import fault_injection, layout
 from shmcoll.engine.compiler import compile as code
 from shmcoll.engine.kernels.dtypes import DType
 from shmcoll.engine.layout import WORD
+from shmcoll.engine.memory import pages
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.memory.thresholds import WORDS, Thresholds
 from shmcoll.engine.messages.buffers import MessageBuffers
 from shmcoll.engine.native import entry, tables
+from shmcoll.engine.protocol.cells import MOVED_BYTES
 from shmcoll.engine.protocol.pace import RANGE
 from shmcoll.engine.protocol.wait import MOST_POLLS, SLICE_NS
 from shmcoll.engine.protocol.ways import NEVER, TO_ALL_FACTOR
@@ -139,6 +141,8 @@ class Dispatcher(Calls):
             (c.RINGS, layout.rings_offset(size)),
             (c.SCRATCH, layout.align(self._scratch.ctypes.data, 64)),
             (c.HELPERS, helpers.ADDRESS),
+            (c.COMMIT_BY, 0 if self._has_windows() else pages.function_to_commit()),
+            (c.COMMITTED, arena.load(self.group.mailbox(self.rank) + layout.COMMITTED)),
         ):
             self.words[offset // WORD] = value
         thresholds = Thresholds(*map(arena.load, WORDS))
@@ -147,6 +151,12 @@ class Dispatcher(Calls):
             self.words[c.PACED_BYTES // WORD] = max(thresholds.exchange_bytes // RANGE, layout.INLINE_BYTES + 1)
             self.words[c.WRITES // WORD] = 1
         self._publish_witness()
+
+    def _has_windows(self) -> bool:
+        """Return whether all memory of this rank's windows is committed: see `engine/native/window_memory.py`."""
+        arena = self.group.arena
+        committed = arena.load(self.group.mailbox(self.rank) + layout.COMMITTED)
+        return self.group.offset == arena.world or committed == arena.load(layout.JOB_WINDOW_BYTES)
 
     def _publish_witness(self) -> None:
         """Let the peers find out whether they can read this rank's memory: see `engine/protocol/peer_memory.py`."""
@@ -177,6 +187,8 @@ class Dispatcher(Calls):
             (c.RING_BYTES, min(max(self.size - 2, 0) * thresholds.ring_bytes, 1 << 62)),  # remains a word
         ):
             self.words[offset // WORD] = value
+        few = (c.CELL_BYTES, c.FLAT_BYTES, c.EXPOSING_BYTES)
+        self.words[c.FEW_BYTES // WORD] = min(MOVED_BYTES, *(self.words[word // WORD] for word in few)) - 1
 
     def finish(self) -> None:
         """Complete what is pending, refuse further calls, and wait until no thread is inside. A thread is inside during

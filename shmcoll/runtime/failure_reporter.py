@@ -34,7 +34,15 @@ from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.messages.buffers import MessageBuffers
-from shmcoll.errors import CollectiveMismatch, CollectiveTimeout, Deadlock, InternalError, RankFailed, ShmcollError
+from shmcoll.errors import (
+    ArenaError,
+    CollectiveMismatch,
+    CollectiveTimeout,
+    Deadlock,
+    InternalError,
+    RankFailed,
+    ShmcollError,
+)
 from shmcoll.runtime import deadlock_report, failure_facts, leftovers, waiting
 
 if TYPE_CHECKING:
@@ -139,11 +147,21 @@ class FailureReporter:
 
     def error(self, operation: str, status: int) -> BaseException:
         """Return the exception for a status other than OK. Record it for the others first, if they need it."""
+        refusal: BaseException
         if status == c.NOT_ALONE:
             refusal = other_threads.error(self._words, operation, self.name, self.how_to_call_beside)
             self.refused(operation, refusal)
             return refusal
+        if status == c.NO_MEMORY:
+            refusal = self._no_memory(operation)
+            self.refused(operation, refusal)
+            return refusal
         return self._reported(operation, status, self._judge)
+
+    def _no_memory(self, operation: str) -> ArenaError:
+        """Return the error of a call that was refused because there is no memory for this rank's windows."""
+        length = 2 * self._words.item(c.WINDOW_BYTES // WORD)
+        return self._arena.too_small(f"{operation} on {self.where}: the staging memory of this rank", length)
 
     def _reported(self, operation: str, status: int, judge: Callable[[str, int], ShmcollError]) -> BaseException:
         """Do that. judge: makes the exception if the group has not ended before."""

@@ -41,7 +41,7 @@ from itertools import chain
 
 from shmcoll.engine import layout
 from shmcoll.engine.layout import WORD
-from shmcoll.engine.memory import records
+from shmcoll.engine.memory import pages, records
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.memory.heap import Heap
@@ -78,16 +78,18 @@ class GroupRegistry:
         if sum(group is not None for group in self._led.values()) >= directory.most_groups():
             self._refuse(slot, which, directory.FULL)
             raise directory.refusal("this rank", directory.FULL)
-        size = layout.group_bytes(len(ranks), self._arena.load(layout.JOB_WINDOW_BYTES) if cells else 0)
+        window, head = self._arena.load(layout.JOB_WINDOW_BYTES), layout.cells_offset(len(ranks))
+        size = layout.group_bytes(len(ranks), window if cells else 0)
+        commits_later = cells and window % layout.PAGE == 0 and pages.function_to_commit()
         try:
-            offset = self._region(size, f"a group of {len(ranks)} ranks")
+            offset = self._region(size, head if commits_later else size, f"a group of {len(ranks)} ranks")
         except ArenaError as error:
             error.is_common = True  # type: ignore[attr-defined]
             self._refuse(slot, which, directory.no_memory(size, error.available))
             raise
         try:
             group = Group(self._arena, offset, ranks)
-            _prepare(group, which)
+            _prepare(group, which, 0 if commits_later else window)
             self._led[slot] = group
             directory.enter(self._arena, self._rank, slot, which, offset)
         except BaseException:  # from a signal handler
@@ -97,14 +99,15 @@ class GroupRegistry:
             raise
         return group
 
-    def _region(self, size: int, purpose: str) -> int:
-        """Return memory for a region; if there is too little, after a look at the regions of ranks that have died."""
+    def _region(self, size: int, head: int, purpose: str) -> int:
+        """Return memory for a region; if there is too little, after a look at the regions of ranks that have died.
+        head: how many bytes at its beginning are committed."""
         try:
-            return self._heap.take_spare(size, purpose) or self._heap.take(size, purpose, huge=False)
+            return self._heap.take_spare(size, purpose) or self._heap.take(size, purpose, commits=head, huge=False)
         except ArenaError:
             self._lives_at = 0.0
             self.sweep()
-            return self._heap.take(size, purpose, huge=False)
+            return self._heap.take(size, purpose, commits=head, huge=False)
 
     def _refuse(self, slot: int, which: Identity, why: int) -> None:
         directory.enter(self._arena, self._rank, slot, which, why)
@@ -194,9 +197,16 @@ def _unknown(_rank: int) -> str:
     return ""
 
 
-def _prepare(group: Group, which: Identity) -> None:
+def _prepare(group: Group, which: Identity, committed: int) -> None:
+    """Write all words of a region, in which another group of as many ranks may have been. committed: bytes of each
+    window of a new region."""
     arena = group.arena
-    ctypes.memset(arena.address + group.offset, 0, layout.cells_offset(group.size))  # another group may have been there
+    words = [group.mailbox(rank) + layout.COMMITTED for rank in range(group.size)]
+    fits = arena.load(group.offset + layout.SIZE) == group.size
+    known = [arena.load(word) if fits else committed for word in words]
+    ctypes.memset(arena.address + group.offset, 0, layout.cells_offset(group.size))
+    for word, value in zip(words, known, strict=True):
+        arena.store(word, value)
     for i, word in enumerate(which):
         arena.store(group.offset + layout.IDENTITY + i * WORD, word)
     arena.store(group.offset + layout.SIZE, group.size)

@@ -133,6 +133,10 @@ class Arena:
         if not given:
             raise arena_file.too_small(purpose, length, place)
 
+    def too_small(self, purpose: str, length: int) -> ArenaError:
+        """Return the error for a range of `length` bytes for which there is no memory."""
+        return arena_file.too_small(purpose, length, self._place())
+
     def check_room(self, length: int, purpose: str) -> str | None:
         """Raise `ArenaError` if less than `length` bytes of memory are left. Returns the place that was asked."""
         place = self._place()

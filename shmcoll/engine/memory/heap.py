@@ -6,7 +6,8 @@ own word first and sums all words afterwards. So if two ranks take the last byte
 the other: the limit is never exceeded, though both may be refused. That needs a fence between the store and the sum, on
 every processor.
 
-Memory is committed when it is taken and cleared when it is given back: it reads as zero when it is taken again.
+Memory is committed when it is taken and cleared when it is given back: it reads as zero when it is taken again. Of
+some blocks it is committed later (`take`). The limit counts them from the beginning as if all were committed.
 
 Part of it may become a pool for ordinary numpy arrays (`reserve`), whose memory native code commits and gives back. A
 second word of the rank, ARRAYS, has the bytes that the pool holds. The limit is that of both words together.
@@ -97,10 +98,12 @@ class Heap:
             self._tell_held()
         return first, length
 
-    def take(self, length: int, purpose: str, *, holds: bool = False, commits: bool = True, huge: bool = True) -> int:
+    def take(
+        self, length: int, purpose: str, *, holds: bool = False, commits: int | None = None, huge: bool = True
+    ) -> int:
         """Allocate `length` bytes of zeros and return their offset. If there is too little memory, it takes nothing and
-        raises `ArenaError`. commits: without it, the caller has the bytes committed, except for those behind them.
-        huge: see `pages.give`."""
+        raises `ArenaError`. commits: how many bytes at the beginning are committed here, and the caller has the others
+        committed; None: all of them. huge: see `pages.give`."""
         behind = layout.align(length, layout.LINE)
         words = holding.words(self._arena.ranks) if holds else 0
         length = layout.align(max(behind + words * layout.WORD, 1), layout.PAGE)
@@ -112,17 +115,19 @@ class Heap:
                 raise
             return self._take(_Block(length, block.holds), length, behind, purpose, commits, huge)
 
-    def _take(self, block: _Block, length: int, behind: int, purpose: str, commits: bool, huge: bool) -> int:
+    def _take(self, block: _Block, length: int, behind: int, purpose: str, commits: int | None, huge: bool) -> int:
         try:
             with self._lock:
                 self._put_back()
                 self._claim(block, purpose)
                 self._check_limit(0, length, purpose)
-                first = block.offset
-                if not commits:
+                if commits is None:
+                    self._arena.commit(block.offset, length, purpose, huge=huge)
+                else:
                     self._arena.check_room(length, purpose)
-                    first += behind & -layout.PAGE
-                self._arena.commit(first, block.offset + length - first, purpose, huge=huge)
+                    for first, end in ((0, commits), (behind & -layout.PAGE if block.holds else length, length)):
+                        if first < end:
+                            self._arena.commit(block.offset + first, end - first, purpose, huge=huge)
             return block.offset
         except BaseException:
             with self._lock:

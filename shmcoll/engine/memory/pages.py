@@ -25,12 +25,15 @@ that may hardly be used, is better off without them.
 import ctypes
 import errno
 import mmap
+from functools import cache
+
+from shmcoll.engine import layout
 
 HUGE = 2 << 20  # of x86-64, and of aarch64 with pages of 4 KiB; where they are longer, the kernel refuses the advice
-MADV_COLLAPSE = 25
+MADV_POPULATE_WRITE, MADV_COLLAPSE = 23, 25
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
-_MADV_REMOVE, _MADV_POPULATE_WRITE = 9, 23
+_MADV_REMOVE = 9
 _PAGE = mmap.PAGESIZE
 
 
@@ -40,7 +43,7 @@ def give(address: int, length: int, *, huge: bool = True) -> bool:
     first, end = address & -_PAGE, address + length
     if huge:
         _give_huge(address, end)
-    while not _advise(first, _up(end), _MADV_POPULATE_WRITE):
+    while not _advise(first, _up(end), MADV_POPULATE_WRITE):
         error = ctypes.get_errno()
         if error in (errno.EFAULT, errno.ENOMEM):
             return False
@@ -49,14 +52,23 @@ def give(address: int, length: int, *, huge: bool = True) -> bool:
     return True
 
 
+@cache
+def function_to_commit() -> int:
+    """Return the address of madvise, for code that commits pages of `layout.PAGE` bytes by it; 0 if it cannot do
+    that here."""
+    can = _PAGE == layout.PAGE and advice_to_commit()
+    return (ctypes.cast(_LIBC.madvise, ctypes.c_void_p).value or 0) if can else 0
+
+
+@cache
 def advice_to_commit() -> int:
     """Return the advice by which madvise commits memory; 0 if the kernel does not know it."""
     with mmap.mmap(-1, _PAGE, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) as page:
         try:
-            page.madvise(_MADV_POPULATE_WRITE)
+            page.madvise(MADV_POPULATE_WRITE)
         except OSError:
             return 0
-    return _MADV_POPULATE_WRITE
+    return MADV_POPULATE_WRITE
 
 
 def clear(address: int, length: int) -> None:
@@ -78,9 +90,7 @@ def drop(address: int, length: int) -> None:
 def _give_huge(begin: int, end: int) -> None:
     """Commit the whole huge pages of a range, if the kernel makes them."""
     begin, end = (begin + HUGE - 1) & -HUGE, end & -HUGE
-    if end - begin > HUGE and all(
-        _advise(page, page + _PAGE, _MADV_POPULATE_WRITE) for page in range(begin, end, HUGE)
-    ):
+    if end - begin > HUGE and all(_advise(page, page + _PAGE, MADV_POPULATE_WRITE) for page in range(begin, end, HUGE)):
         _advise(begin, end, MADV_COLLAPSE)
 
 

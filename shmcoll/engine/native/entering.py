@@ -39,6 +39,7 @@ from shmcoll.engine.collective import ANY_SOURCE, PEER
 from shmcoll.engine.messages.ring_buffers import PART_BYTES
 from shmcoll.engine.native import cpython as py
 from shmcoll.engine.native.tables import CALL_BITS
+from shmcoll.engine.native.window_memory import has_memory
 from shmcoll.engine.protocol.flight_recorder import forget_message, note_end
 from shmcoll.engine.protocol.profile import begin_call, counter, end_call
 
@@ -88,6 +89,8 @@ def goes_on(ctx, phase):
 
 def run_routine(ctx, routine, kind):
     """Call a routine without the GIL, and return its status."""
+    if peek(ctx + c.COMMIT_BY) and not has_memory(ctx, kind):
+        return c.NO_MEMORY
     me = py.thread_id()
     poke(ctx + c.KIND, kind)
     begin_call(ctx, kind)
