@@ -14,13 +14,12 @@ from functools import reduce
 from itertools import accumulate, islice
 from typing import Any, Literal, NoReturn, cast, overload
 
-import numpy as np
-
 from shmcoll.calls import arguments as given
-from shmcoll.calls.pickling import packed, unpacked
-from shmcoll.communicator.objects import Objects, Packed, Parts
+from shmcoll.calls.pickling import Packed, Received, loaded, packed
+from shmcoll.communicator.objects import Objects, Parts
 from shmcoll.engine.system.handlers import reraise_of_handler
 from shmcoll.engine.system.text import shown
+from shmcoll.engine.system.tracebacks import shorten
 from shmcoll.errors import OperatorFailed
 from shmcoll.runtime import user_code
 from shmcoll.runtime.work import Work
@@ -46,7 +45,7 @@ class ObjectReductions(Objects):
 
         Only the root computes: `op(op(v0, v1), v2)` and so on, in rank order.
 
-        Cost: as `gather_object`, and one broadcast of 4 KiB, which says whether the operator has raised.
+        Cost: as `gather_object`, and one broadcast of 512 bytes, which says whether the operator has raised.
 
         Args:
             value: anything that can be pickled, of any size.
@@ -67,8 +66,15 @@ class ObjectReductions(Objects):
             >>> comm.reduce_object([comm.rank]) == (list(range(comm.size)) if comm.rank == 0 else None)
             True
         """
-        name = "reduce_object"
-        return self._now_or_later(name, lambda: self._reduce_objects(name, value, op, root), value, async_op)
+        try:
+            if async_op:
+                return self._later(
+                    "reduce_object", lambda: self._reduce_objects("reduce_object", value, op, root), value
+                )
+            return self._reduce_objects("reduce_object", value, op, root)
+        except BaseException as error:
+            shorten(error)
+            raise
 
     @overload
     def all_reduce_object(self, value: Any, op: ObjectOperator = ..., *, async_op: Literal[False] = ...) -> Any: ...
@@ -97,8 +103,15 @@ class ObjectReductions(Objects):
             >>> comm.all_reduce_object({comm.rank}, set.union) == set(range(comm.size))
             True
         """
-        name = "all_reduce_object"
-        return self._now_or_later(name, lambda: self._reduce_objects(name, value, op, None), value, async_op)
+        try:
+            if async_op:
+                return self._later(
+                    "all_reduce_object", lambda: self._reduce_objects("all_reduce_object", value, op, None), value
+                )
+            return self._reduce_objects("all_reduce_object", value, op, None)
+        except BaseException as error:
+            shorten(error)
+            raise
 
     @overload
     def scan_object(self, value: Any, op: ObjectOperator = ..., *, async_op: Literal[False] = ...) -> Any: ...
@@ -127,8 +140,13 @@ class ObjectReductions(Objects):
             >>> comm.scan_object([comm.rank]) == list(range(comm.rank + 1))
             True
         """
-        name = "scan_object"
-        return self._now_or_later(name, lambda: self._scan_objects(name, value, op), value, async_op)
+        try:
+            if async_op:
+                return self._later("scan_object", lambda: self._scan_objects("scan_object", value, op), value)
+            return self._scan_objects("scan_object", value, op)
+        except BaseException as error:
+            shorten(error)
+            raise
 
     @overload
     def exscan_object(self, value: Any, op: ObjectOperator = ..., *, async_op: Literal[False] = ...) -> Any: ...
@@ -153,33 +171,41 @@ class ObjectReductions(Objects):
             >>> comm.exscan_object([comm.rank]) == (list(range(comm.rank)) if comm.rank else None)
             True
         """
-        name = "exscan_object"
-        return self._now_or_later(name, lambda: self._scan_objects(name, value, op), value, async_op)
+        try:
+            if async_op:
+                return self._later("exscan_object", lambda: self._scan_objects("exscan_object", value, op), value)
+            return self._scan_objects("exscan_object", value, op)
+        except BaseException as error:
+            shorten(error)
+            raise
 
     # --- how ----------------------------------------------------------------------------------------------------------
 
     def _reduce_objects(self, operation: str, value: Any, op: ObjectOperator, root: int | None) -> Any:
         """Reduce the objects on rank `root`, or on all ranks."""
-        with self._dispatcher.checking(operation) as check:
-            at = 0 if root is None else given.as_root(root, self._size, *check)
-            _check_operator(op, *check)
-            frame, buffers = packed(value, *check)
+        try:
+            rank = self._dispatcher.failures.name
+            at = 0 if root is None else given.as_root(root, self._size, operation, rank)
+            _check_operator(op, operation, rank)
+            mine = packed(value, operation, rank)
+        except Exception as error:
+            self._dispatcher.refused(operation, error)
+            raise
         cause: Exception | None = None
 
         def combine(parts: Parts) -> tuple[str | None, Any]:
             nonlocal cause
-            rows = parts._gather_packed(frame, buffers, at)
+            rows = parts._gather_packed(mine, at)
             if rows is None:
-                told = parts._broadcast_packed(np.empty(0, np.uint8), [], at)
-                return cast(tuple[str | None, Any], unpacked(*told))
+                return cast(tuple[str | None, Any], loaded(*parts._broadcast_packed(None, at)))
             result = None
             try:
                 result = reduce(_guarded(op), _objects(rows))
-                told = packed((None, result if root is None else None), *check)
+                told = packed((None, result if root is None else None), operation, rank)
             except Exception as error:
                 cause = error
-                told = packed((_in_words(error, op), None), *check)
-            parts._broadcast_packed(*told, at)
+                told = packed((_in_words(error, op), None), operation, rank)
+            parts._broadcast_packed(told, at)
             return None if cause is None else _in_words(cause, op), result
 
         failure, result = self._compose(operation, combine, -1 if root is None else root)
@@ -188,36 +214,39 @@ class ObjectReductions(Objects):
         return result
 
     def _scan_objects(self, operation: str, value: Any, op: ObjectOperator) -> Any:
-        with self._dispatcher.checking(operation) as check:
-            _check_operator(op, *check)
-            frame, buffers = packed(value, *check)
+        try:
+            rank = self._dispatcher.failures.name
+            _check_operator(op, operation, rank)
+            mine = packed(value, operation, rank)
+        except Exception as error:
+            self._dispatcher.refused(operation, error)
+            raise
         cause: Exception | None = None
 
         def combine(parts: Parts) -> Any:
             nonlocal cause
-            outcomes: list[tuple[str | None, Any]] | None = None
-            rows = parts._gather_packed(frame, buffers, 0)
+            outcomes: list[Packed] | None = None
+            rows = parts._gather_packed(mine, 0)
             if rows is not None:
                 try:
                     # Each result is pickled at once, because the operator may change it to make the next one
                     if operation == "scan_object":
-                        results = [_pickled(one) for one in accumulate(_objects(rows), _guarded(op))]
+                        outcomes = [_pickled(None, one) for one in accumulate(_objects(rows), _guarded(op))]
                     else:
                         before = islice(_objects(rows), self._size - 1)
-                        results = [
-                            _pickled(None),
-                            *(_pickled(one) for one in accumulate(before, _guarded(op))),
+                        outcomes = [
+                            _pickled(None, None),
+                            *(_pickled(None, one) for one in accumulate(before, _guarded(op))),
                         ]
-                    outcomes = [(None, result) for result in results]
                 except Exception as error:
                     cause = error
-                    outcomes = [(_in_words(error, op), None)] * self._size
-            return parts._scatter_objects(outcomes, 0)
+                    outcomes = [_pickled(_in_words(error, op), None)] * self._size
+            return loaded(*parts._scatter_packed(outcomes, 0))
 
         failure, result = self._compose(operation, combine)
         if failure is not None:
             self._raise(operation, 0, failure, cause)
-        return pickle.loads(result.data)
+        return result
 
     def _raise(self, operation: str, at: int, failure: str, cause: Exception | None) -> NoReturn:
         """Raise what has happened on rank `at`. cause: the exception, on that rank."""
@@ -229,16 +258,16 @@ class ObjectReductions(Objects):
         ) from cause
 
 
-def _objects(rows: list[Packed]) -> Iterator[Any]:
-    return (unpacked(*row) for row in rows)
+def _objects(rows: list[Received]) -> Iterator[Any]:
+    return (loaded(*row) for row in rows)
 
 
 def _guarded(op: ObjectOperator) -> ObjectOperator:
     return lambda left, right: user_code.call(op, left, right)
 
 
-def _pickled(value: Any) -> np.ndarray:
-    return np.frombuffer(pickle.dumps(value, protocol=5), np.uint8)
+def _pickled(failure: str | None, result: Any) -> Packed:
+    return pickle.dumps((failure, result), 5), []
 
 
 def _in_words(error: BaseException, op: ObjectOperator) -> str:

@@ -1,32 +1,43 @@
 """The methods of a communicator for objects: anything that can be pickled, of any size. `calls/pickling.py` makes bytes
 from them.
 
-Each call is made of several collectives, its parts (`composite_calls.py`). The first part exchanges the sizes that the
-next ones need.
+Each call is made of collectives, its parts (`composite_calls.py`). The first part exchanges a row for each object
+(`object_rows.py`), which holds a pickle of few bytes whole: then nothing else is sent. If any object is longer, every
+rank learns so from the rows that it gets, and all ranks make the other parts, in which the objects travel whole.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from itertools import accumulate
-from typing import Any, Literal, Self, TypeAlias, TypeVar, overload
+from typing import Any, Literal, TypeVar, cast, overload
 
 import numpy as np
 
 from shmcoll.calls import arguments as given
 from shmcoll.calls import buffer_check
-from shmcoll.calls.pickling import ALIGNED, as_block, lengths, of_message, packed, unpacked
+from shmcoll.calls.pickling import (
+    ALIGNED,
+    Packed,
+    Received,
+    as_block,
+    framed,
+    lengths,
+    loaded,
+    of_message,
+    packed,
+    unpacked,
+)
 from shmcoll.communicator.collectives import Collectives
 from shmcoll.communicator.composite_calls import CompositeDispatcher
-from shmcoll.engine.layout import WORD
+from shmcoll.communicator.object_rows import Rows
+from shmcoll.engine.context import NOT_ALONE
 from shmcoll.engine.system.text import shown
+from shmcoll.engine.system.tracebacks import shorten
+from shmcoll.runtime.turns import REFUSED
 from shmcoll.runtime.work import Work
 
 Result = TypeVar("Result")
-Packed: TypeAlias = tuple[np.ndarray, list[np.ndarray]]  # see `calls/pickling.py`
-
-FIRST_BYTES = 4096  # bytes of a frame that are sent with its length, in one broadcast
 
 
 class Objects(Collectives):
@@ -41,8 +52,8 @@ class Objects(Collectives):
     def broadcast_object(self, value: Any, root: int = 0, *, async_op: bool = False) -> Any:
         """Return the object of rank `root` on every rank.
 
-        Cost: one broadcast of 4 KiB for short objects. For longer ones, a second broadcast of the rest of the pickle,
-        and one for each array of 16 KiB or more in the object.
+        Cost: one broadcast of 512 bytes for a pickle of up to 496. For longer ones, a broadcast of the pickle, and one
+        for each array of 16 KiB or more in the object.
 
         Args:
             value: on the root, anything that can be pickled, of any size; ignored on the other ranks.
@@ -60,8 +71,14 @@ class Objects(Collectives):
             >>> comm.broadcast_object({"rate": 0.1} if comm.rank == 0 else None)
             {'rate': 0.1}
         """
-        used = value if type(root) is not int or self._rank == root else None
-        return self._now_or_later("broadcast_object", lambda: self._broadcast_object(value, root), used, async_op)
+        try:
+            if async_op:
+                used = value if type(root) is not int or self._rank == root else None
+                return self._later("broadcast_object", lambda: self._broadcast_object(value, root), used)
+            return self._broadcast_object(value, root)
+        except BaseException as error:
+            shorten(error)
+            raise
 
     @overload
     def gather_object(self, value: Any, root: int = ..., *, async_op: Literal[False] = ...) -> list[Any] | None: ...
@@ -70,8 +87,8 @@ class Objects(Collectives):
     def gather_object(self, value: Any, root: int = 0, *, async_op: bool = False) -> Any:
         """Return the objects of all ranks on rank `root`.
 
-        Cost: an all_reduce of a number, a gather_v of the pickles, and one more gather_v for each array of 16 KiB or
-        more in the object that has most of them.
+        Cost: one all_gather of 512 bytes for pickles of up to 496. If any is longer, a gather_v of the pickles, and one
+        for each array of 16 KiB or more in the object that has most of them.
 
         Args:
             value: anything that can be pickled, of any size.
@@ -85,8 +102,13 @@ class Objects(Collectives):
             TypeError: the object cannot be pickled. Nothing has been sent.
             ValueError: there is no rank `root`.
         """
-        name = "gather_object"
-        return self._now_or_later(name, lambda: self._gather_objects(name, value, root), value, async_op)
+        try:
+            if async_op:
+                return self._later("gather_object", lambda: self._gather_objects("gather_object", value, root), value)
+            return self._gather_objects("gather_object", value, root)
+        except BaseException as error:
+            shorten(error)
+            raise
 
     @overload
     def all_gather_object(self, value: Any, *, async_op: Literal[False] = ...) -> list[Any]: ...
@@ -111,8 +133,15 @@ class Objects(Collectives):
             >>> comm.all_gather_object(f"rank {comm.rank}") == [f"rank {i}" for i in range(comm.size)]
             True
         """
-        name = "all_gather_object"
-        return self._now_or_later(name, lambda: self._gather_objects(name, value, None), value, async_op)
+        try:
+            if async_op:
+                return self._later(
+                    "all_gather_object", lambda: self._gather_objects("all_gather_object", value, None), value
+                )
+            return self._gather_objects("all_gather_object", value, None)
+        except BaseException as error:
+            shorten(error)
+            raise
 
     @overload
     def scatter_object(
@@ -125,8 +154,9 @@ class Objects(Collectives):
     def scatter_object(self, values: Sequence[Any] | None = None, root: int = 0, *, async_op: bool = False) -> Any:
         """Return object r of the sequence of rank `root` on rank r.
 
-        Cost: a broadcast of a number, a scatter_v of the pickles, and one more scatter_v for each array of 16 KiB or
-        more in the object that has most of them, before which the root copies these arrays side by side.
+        Cost: one scatter of 512 bytes for pickles of up to 496. If any is longer, a scatter_v of the pickles, and one
+        for each array of 16 KiB or more in the object that has most of them, before which the root copies these arrays
+        side by side.
 
         Args:
             values: on the root, a sequence of one object for each rank; ignored on the other ranks.
@@ -140,8 +170,14 @@ class Objects(Collectives):
             TypeError: on the root, `values` is not a sequence, or an object cannot be pickled. Nothing has been sent.
             ValueError: on the root, the number of objects is not the number of ranks; or there is no rank `root`.
         """
-        used = values if type(root) is not int or self._rank == root else None
-        return self._now_or_later("scatter_object", lambda: self._scatter_objects(values, root), used, async_op)
+        try:
+            if async_op:
+                used = values if type(root) is not int or self._rank == root else None
+                return self._later("scatter_object", lambda: self._scatter_objects(values, root), used)
+            return self._scatter_objects(values, root)
+        except BaseException as error:
+            shorten(error)
+            raise
 
     @overload
     def all_to_all_object(self, values: Sequence[Any], *, async_op: Literal[False] = ...) -> list[Any]: ...
@@ -150,7 +186,8 @@ class Objects(Collectives):
     def all_to_all_object(self, values: Sequence[Any], *, async_op: bool = False) -> Any:
         """Send an object to every rank, and return the objects that all ranks have sent to this one.
 
-        Cost: one all_to_all_v of the pickles, and a copy of the arrays of 16 KiB or more, which are not pickled.
+        Cost: one all_to_all of 512 bytes for pickles of up to 496. If any is longer, an all_to_all_v of the pickles,
+        and a copy of the arrays of 16 KiB or more, which are not pickled.
 
         Args:
             values: a sequence of one object for each rank.
@@ -168,154 +205,204 @@ class Objects(Collectives):
             >>> comm.all_to_all_object([(comm.rank, i) for i in range(comm.size)])[-1] == (comm.size - 1, comm.rank)
             True
         """
-        name = "all_to_all_object"
-        return self._now_or_later(name, lambda: self._exchange_objects(values), values, async_op)
+        try:
+            if async_op:
+                return self._later("all_to_all_object", lambda: self._exchange_objects(values), values)
+            return self._exchange_objects(values)
+        except BaseException as error:
+            shorten(error)
+            raise
 
     # --- how ----------------------------------------------------------------------------------------------------------
 
     def _parts(self, call: str, root: int = -1) -> Parts:
         """Return the collectives of this group as parts of a composite call."""
         if (call, root) not in self._composite:
-            self._composite[call, root] = Parts(CompositeDispatcher(self._dispatcher, call, root))
+            self._composite[call, root] = Parts(CompositeDispatcher(self._dispatcher, call, root), self._dispatcher)
         return self._composite[call, root]
 
-    def _compose(self, call: str, body: Callable[[Parts], Result], root: int = -1) -> Result:
-        """Make a composite call, whose parts `body` makes, and return its result."""
-        return self._parts(call, root)._make(call, body)
+    def _compose(self, call: str, body: Callable[..., Result], root: int = -1, *given: Any) -> Result:
+        """Make a composite call, whose parts `body` makes, and return its result. given: what `body` is called with,
+        behind the parts."""
+        parts = self._composite.get((call, root)) or self._parts(call, root)
+        return parts._make(call, body, given)
 
-    def _now_or_later(self, operation: str, call: Callable[[], Any], used: Any, later: bool) -> Any:
-        """Make the call now, or submit it. used: the object that this rank passes."""
-        if not later:
-            return call()
+    def _later(self, operation: str, call: Callable[[], Any], used: Any) -> Any:
+        """Submit the call. used: the object that this rank passes."""
         dispatcher = self._dispatcher
         return dispatcher.worker.submit(
             buffer_check.around(call, dispatcher, operation, {"the object": used}), collective=operation
         )
 
     def _broadcast_object(self, value: Any, root: int) -> Any:
-        with self._dispatcher.checking("broadcast_object") as check:
-            root = given.as_root(root, self._size, *check)
-            frame, buffers = packed(value, *check) if self._rank == root else (_nothing(), [])
-        frame, buffers = self._compose(
-            "broadcast_object", lambda parts: parts._broadcast_packed(frame, buffers, root), root
-        )
-        return value if self._rank == root else unpacked(frame, buffers)
-
-    def _broadcast_packed(self, frame: np.ndarray, buffers: list[np.ndarray], root: int) -> Packed:
-        """Return the object of the root as `packed` returns it there."""
-        first = np.zeros(WORD + FIRST_BYTES, np.uint8)
-        first[:WORD].view(np.int64)[0] = frame.size
-        first[WORD:][: frame.size] = frame[:FIRST_BYTES]
-        self.broadcast(first[None], root)  # of two dimensions, unlike all later parts
-        length = int(first[:WORD].view(np.int64)[0])
-        if self._rank != root:
-            frame = np.empty(length, np.uint8)
-            frame[:FIRST_BYTES] = first[WORD:][:length]
-        if length > FIRST_BYTES:
-            self.broadcast(frame[FIRST_BYTES:], root)
-        if self._rank != root:
-            buffers = [np.empty(size, np.uint8) for size in lengths(frame)]
-        for buffer in buffers:
-            self.broadcast(buffer, root)
-        return frame, buffers
+        mine = None
+        try:
+            rank = self._dispatcher.failures.name
+            root = given.as_root(root, self._size, "broadcast_object", rank)
+            if self._rank == root:
+                mine = packed(value, "broadcast_object", rank)
+        except Exception as error:
+            self._dispatcher.refused("broadcast_object", error)
+            raise
+        told = self._compose("broadcast_object", Parts._broadcast_packed, root, mine, root)
+        return value if self._rank == root else loaded(*told)
 
     def _gather_objects(self, operation: str, value: Any, root: int | None) -> list[Any] | None:
         """Gather the objects on rank `root`, or on all ranks."""
-        with self._dispatcher.checking(operation) as check:
-            root = None if root is None else given.as_root(root, self._size, *check)
-            frame, buffers = packed(value, *check)
-        at = -1 if root is None else root
-        rows = self._compose(operation, lambda parts: parts._gather_packed(frame, buffers, root), at)
-        return None if rows is None else [unpacked(*row) for row in rows]
-
-    def _gather_packed(self, frame: np.ndarray, buffers: list[np.ndarray], root: int | None) -> list[Packed] | None:
-        """Return the objects of all ranks as `packed` returns them; None on a rank that does not get them."""
-        is_given = root is None or self._rank == root
-        most = int(self.all_reduce(np.array([len(buffers)]), "max")[0])
-        joined, counts = self._collect(frame, root)
-        lengths_given = counts.tolist() if is_given else []
-        frames = [joined[end - n : end] for n, end in zip(lengths_given, accumulate(lengths_given), strict=True)]
-        found: list[list[np.ndarray]] = [[] for _ in frames]
-        for k in range(most):
-            part = buffers[k] if k < len(buffers) else _nothing()
-            sizes = np.array([(lengths(one)[k : k + 1] or [0])[0] for one in frames], np.int64)
-            displs = np.cumsum(-(-sizes // ALIGNED) * ALIGNED) - -(-sizes // ALIGNED) * ALIGNED
-            if not is_given:
-                self._collect(part, root)
-                continue
-            out = np.empty(displs[-1] + sizes[-1], np.uint8)
-            joined, _ = self._collect(part, root, recv_displs=displs, out=out)
-            for rank, (start, size) in enumerate(zip(displs, sizes, strict=True)):
-                found[rank].append(joined[start : start + size])
-        return list(zip(frames, found, strict=True)) if is_given else None
-
-    def _collect(self, part: np.ndarray, root: int | None, **where: Any) -> Any:
-        return self.all_gather_v(part, **where) if root is None else self.gather_v(part, root, **where)
+        try:
+            rank = self._dispatcher.failures.name
+            root = None if root is None else given.as_root(root, self._size, operation, rank)
+            mine = packed(value, operation, rank)
+        except Exception as error:
+            self._dispatcher.refused(operation, error)
+            raise
+        told = self._compose(operation, Parts._gather_packed, -1 if root is None else root, mine, root)
+        return None if told is None else [loaded(*one) for one in told]
 
     def _scatter_objects(self, values: Sequence[Any] | None, root: int) -> Any:
-        with self._dispatcher.checking("scatter_object") as check:
-            root = given.as_root(root, self._size, *check)
-            rows = _all_packed(values, self._size, *check) if self._rank == root else []
-        most = np.array([max((len(buffers) for _, buffers in rows), default=0)])
-
-        def scatter(parts: Parts) -> list[np.ndarray]:
-            mine = []
-            parts.broadcast(most, root)
-            for k in range(1 + int(most[0])):
-                column = [([frame, *buffers] + [_nothing()] * (1 + most[0]))[k] for frame, buffers in rows]
-                joined, counts = (np.concatenate(column), [one.size for one in column]) if rows else (None, None)
-                mine.append(parts.scatter_v(joined, root, send_counts=counts))
-            return mine
-
-        mine = self._compose("scatter_object", scatter, root)
-        return values[root] if values is not None and self._rank == root else unpacked(mine[0], mine[1:])
+        mine = None
+        try:
+            rank = self._dispatcher.failures.name
+            root = given.as_root(root, self._size, "scatter_object", rank)
+            if self._rank == root:
+                mine = _all_packed(values, self._size, "the root", "scatter_object", rank)
+        except Exception as error:
+            self._dispatcher.refused("scatter_object", error)
+            raise
+        told = self._compose("scatter_object", Parts._scatter_packed, root, mine, root)
+        return values[root] if values is not None and self._rank == root else loaded(*told)
 
     def _exchange_objects(self, values: Sequence[Any]) -> list[Any]:
-        with self._dispatcher.checking("all_to_all_object") as check:
-            _check_values(values, self._size, "this rank", *check)
-            blocks = [as_block(value, *check) for value in values]
-        whole, sizes = np.concatenate(blocks), [block.size for block in blocks]
-        joined, counts = self._compose("all_to_all_object", lambda parts: parts.all_to_all_v(whole, sizes))
-        return [of_message(joined[end - n : end]) for n, end in zip(counts, np.cumsum(counts), strict=True)]
+        try:
+            mine = _all_packed(values, self._size, "this rank", "all_to_all_object", self._dispatcher.failures.name)
+        except Exception as error:
+            self._dispatcher.refused("all_to_all_object", error)
+            raise
+        return self._compose("all_to_all_object", Parts._exchange_packed, -1, mine)
 
 
 class Parts(Objects):
     """The collectives of a group as parts of a composite call. If one of them is composite itself, its parts are parts
-    of the outer call."""
+    of the outer call. whole: the dispatcher of calls by themselves."""
 
     _dispatcher: CompositeDispatcher
 
-    def __init__(self, dispatcher: CompositeDispatcher):
+    def __init__(self, dispatcher: Any, whole: Any):
         self._open(dispatcher)
+        self._whole = whole
+        self._turns = whole.worker.turns
+        self._free_rows: list[Rows] = []  # that no call uses: of another thread, or one that a handler has interrupted
 
-    def _parts(self, call: str, root: int = -1) -> Parts:
-        return self
+    def _compose(self, call: str, body: Callable[..., Result], root: int = -1, *given: Any) -> Result:
+        return self._make(call, body, given)
 
-    def _make(self, call: str, body: Callable[[Self], Result]) -> Result:
+    def _make(self, call: str, body: Callable[..., Result], given: tuple[Any, ...]) -> Result:
         """Have `body` make the parts. An exception that comes out of it ends the group."""
-
-        def make() -> Result:
-            try:
-                return body(self)
-            except BaseException as error:
-                self._left_by(error)
-                raise
-
-        profile = self._dispatcher.profile
-        with profile.composite(call, self._dispatcher.words) if profile else nullcontext():
-            made: Result = self._dispatcher.worker.alone(call, make)
-        return made
+        if profile := self._whole.profile:
+            with profile.composite(call, self._whole.words):
+                made = self._turns.alone(call, body, (self, *given), self._left_by)
+        else:
+            made = self._turns.alone(call, body, (self, *given), self._left_by)
+        if made is REFUSED:
+            raise self._whole.failures.error(call, NOT_ALONE)
+        return cast(Result, made)
 
     def _left_by(self, error: BaseException) -> None:
         self._dispatcher.left_by(error)
+
+    # --- objects ------------------------------------------------------------------------------------------------------
+
+    def _broadcast_packed(self, mine: Packed | None, root: int) -> Received:
+        """Return the object of the root."""
+        rows = self._free_rows.pop() if self._free_rows else Rows(self._size)
+        is_whole = mine is not None and rows.put(0, *mine)
+        self.broadcast(rows.mine, root)
+        told, _, length = (None, 0, 0) if mine else rows.get()
+        self._free_rows.append(rows)
+        if mine and is_whole:
+            return mine
+        if told is not None:
+            return told, ()
+        frame = np.frombuffer(framed(*mine), np.uint8) if mine else np.empty(length, np.uint8)
+        self.broadcast(frame, root)
+        buffers = mine[1] if mine else [np.empty(size, np.uint8) for size in lengths(frame)]
+        for buffer in buffers:
+            self.broadcast(buffer, root)
+        return mine or unpacked(frame, buffers)
+
+    def _gather_packed(self, mine: Packed, root: int | None) -> list[Received] | None:
+        """Return the objects of all ranks; None on a rank that does not get them."""
+        rows = self._free_rows.pop() if self._free_rows else Rows(self._size)
+        rows.put(0, *mine)
+        self.all_gather(rows.mine, out=rows.all)
+        told, most, sizes = rows.get_all()
+        self._free_rows.append(rows)
+        is_given = root is None or self._rank == root
+        if most < 0:
+            return told if is_given else None
+        frame = np.frombuffer(framed(*mine), np.uint8)
+        if not is_given:
+            for part in [frame, *mine[1], *[_nothing()] * (most - len(mine[1]))]:
+                self._collect(part, root)
+            return None
+        joined, _ = self._collect(frame, root, out=np.empty(sum(sizes), np.uint8))
+        frames = [joined[end - n : end] for n, end in zip(sizes, accumulate(sizes), strict=True)]
+        found: list[list[np.ndarray]] = [[] for _ in frames]
+        for k in range(most):
+            part = mine[1][k] if k < len(mine[1]) else _nothing()
+            sizes = tuple((lengths(one)[k : k + 1] or (0,))[0] for one in frames)
+            ends = [*accumulate((-(-size // ALIGNED) * ALIGNED for size in sizes), initial=0)]
+            out = np.empty(ends.pop(), np.uint8)
+            joined, _ = self._collect(part, root, recv_displs=ends, out=out)
+            for rank, (start, size) in enumerate(zip(ends, sizes, strict=True)):
+                found[rank].append(joined[start : start + size])
+        return [unpacked(*one) for one in zip(frames, found, strict=True)]
+
+    def _collect(self, part: np.ndarray, root: int | None, **where: Any) -> Any:
+        return self.all_gather_v(part, **where) if root is None else self.gather_v(part, root, **where)
+
+    def _scatter_packed(self, mine: list[Packed] | None, root: int) -> Received:
+        """Return this rank's object of those of the root."""
+        rows = self._free_rows.pop() if self._free_rows else Rows(self._size)
+        if mine:
+            rows.put_all(mine)
+        self.scatter(rows.all, root, out=rows.mine)
+        told, most, length = rows.get()
+        self._free_rows.append(rows)
+        if told is not None:
+            return told, ()
+        columns: list[Any] = [None] * (1 + most)
+        if mine:
+            frames = [[np.frombuffer(framed(*one), np.uint8), *one[1]] for one in mine]
+            columns = [[(parts + [_nothing()] * most)[k] for parts in frames] for k in range(1 + most)]
+        frame, buffers = np.empty(length, np.uint8), []
+        for k, column in enumerate(columns):
+            joined, counts = (np.concatenate(column), [one.size for one in column]) if mine else (None, None)
+            out = frame if k == 0 else np.empty((lengths(frame)[k - 1 : k] or (0,))[0], np.uint8)
+            self.scatter_v(joined, root, send_counts=counts, out=out)
+            buffers.append(out)
+        return unpacked(frame, buffers[1:])
+
+    def _exchange_packed(self, mine: list[Packed]) -> list[Any]:
+        """Return the objects that the ranks have sent to this one."""
+        rows = self._free_rows.pop() if self._free_rows else Rows(self._size)
+        rows.put_all(mine)
+        self.all_to_all(rows.all, out=rows.all)
+        told, most, _ = rows.get_all()
+        self._free_rows.append(rows)
+        if most < 0:
+            return [loaded(*one) for one in told]
+        blocks = [as_block(*one) for one in mine]
+        joined, counts = self.all_to_all_v(np.concatenate(blocks), [block.size for block in blocks])
+        return [of_message(joined[end - n : end]) for n, end in zip(counts, np.cumsum(counts), strict=True)]
 
 
 def _nothing() -> np.ndarray:
     return np.empty(0, np.uint8)
 
 
-def _all_packed(values: Any, size: int, operation: str, rank: int) -> list[Packed]:
-    _check_values(values, size, "the root", operation, rank)
+def _all_packed(values: Any, size: int, giver: str, operation: str, rank: int) -> list[Packed]:
+    _check_values(values, size, giver, operation, rank)
     return [packed(value, operation, rank) for value in values]
 
 

@@ -228,7 +228,7 @@ class SharedPlan(Plan):
 
     def start(self) -> Work[Any]:
         """Make the call asynchronously."""
-        return cast("Work[Any]", self._comm._now_or_later(self._operation, self, self._given[0], True))
+        return cast("Work[Any]", self._comm._later(self._operation, self, self._given[0]))
 
 
 def _blocks(x: Any, size: int, operation: str, rank: int) -> np.ndarray:

@@ -153,7 +153,7 @@ class NodesCommunicator(NodesSharedResults, NodesMessages):
 
     def _parts(self, call: str, root: int = -1) -> Parts:
         if ("", -1) not in self._composite:
-            self._composite["", -1] = NodesParts(self._dispatcher)
+            self._composite["", -1] = NodesParts(self._dispatcher, self._dispatcher)
         return self._composite["", -1]
 
     def _only_within(self, operation: str, advice: str) -> CallNotAllowed:
@@ -162,9 +162,6 @@ class NodesCommunicator(NodesSharedResults, NodesMessages):
 
 class NodesParts(Parts):
     """The collectives of a group over nodes as parts of a composite call."""
-
-    def __init__(self, dispatcher: Any):
-        self._open(dispatcher)
 
     def _left_by(self, error: BaseException) -> None:
         is_harmless = isinstance(error, CallNotAllowed) or getattr(error, "is_common", False)

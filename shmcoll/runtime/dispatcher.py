@@ -55,6 +55,10 @@ class Calls:
         check`."""
         return self.failures.checking(operation)
 
+    def refused(self, operation: str, error: Exception) -> None:
+        """Note refused arguments, as `checking` does, in the handler of the exception: a `try` costs nothing."""
+        self.checking(operation).__exit__(None, error, error.__traceback__)
+
     @property
     def is_shut(self) -> bool:
         """Whether all calls are refused: the group is closed, or this process is a fork of the rank."""

@@ -69,6 +69,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -124,6 +125,7 @@ class Turns:
         self.guard = threading.RLock()
         self.is_shut = False
         self._words = words
+        self._shared = memoryview(words)  # type: ignore[arg-type]  # the same words, faster
         self._name = name
         self._ring = ring
         self._wake = wake
@@ -188,23 +190,35 @@ class Turns:
             self._words[c.MET // WORD] = collective
         return bool(collective)
 
-    def alone(self, operation: str, call: Callable[[], Any]) -> Any:
+    def alone(
+        self,
+        operation: str,
+        call: Callable[..., Any],
+        arguments: tuple[Any, ...] = (),
+        left: Callable[[BaseException], None] | None = None,
+    ) -> Any:
         """Make a collective of several native calls, or one that waits for its turn, and return its result. If another
-        thread makes a collective, no call is made, and `REFUSED` is returned. A call within such a call is part of
-        it."""
-        words, me, is_held = self._words, threading.get_ident(), False
-        if words.item(_COLLECTIVE) >> CALL_BITS == me or words.item(_OWNER) == me:
-            return call()
-        if self.is_shut:  # the call is refused: in a fork of the rank, `guard` may be locked forever
-            return call()
-        mine = other_threads.in_word(me, operation)
+        thread makes a collective, no call is made, and `REFUSED` is returned. A call within such a call is part of it.
+        left: called with an exception that comes out of the call, before any other thread makes a collective."""
+        words, me, is_held = self._shared, get_ident(), False
         try:
-            with self.guard:
-                if self.meets():
-                    return REFUSED
-                words[_COLLECTIVE] = mine
-                is_held = True  # no handler runs between these two
-            return call()
+            # In a fork of the rank, where the call is refused, `guard` may be locked forever
+            if not (words[_COLLECTIVE] >> CALL_BITS == me or words[_OWNER] == me or self.is_shut):
+                mine = other_threads.in_word(me, operation)
+                if words[_ACTIVE] == 0 and words[_COLLECTIVE] == 0:
+                    words[_COLLECTIVE] = mine
+                    is_held = True  # no thread and no handler runs in these three lines
+                else:
+                    with self.guard:
+                        if self.meets():
+                            return REFUSED
+                        words[_COLLECTIVE] = mine
+                        is_held = True  # no handler runs between these two
+            return call(*arguments)
+        except BaseException as error:
+            if left:
+                left(error)
+            raise
         finally:
             if is_held:
                 words[_COLLECTIVE] = 0

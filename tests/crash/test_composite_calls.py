@@ -13,8 +13,8 @@ import pytest
 from numba import njit
 
 from shmcoll import jit
-from shmcoll.calls.pickling import packed
-from shmcoll.communicator.objects import FIRST_BYTES, Parts
+from shmcoll.communicator.object_rows import BYTES, LONGEST
+from shmcoll.communicator.objects import Parts
 from shmcoll.diagnostics.flight_log import flights
 from shmcoll.diagnostics.rank_status import standings
 from shmcoll.errors import CollectiveMismatch, CollectiveTimeout, RankFailed
@@ -48,10 +48,10 @@ ALIKE: tuple[Call, ...] = (
         "all_to_all(int64[{n}, 3], split_axis=0, concat_axis=0)",
         lambda comm: comm.all_to_all(np.ones((comm.size, 3), np.int64)),
     ),
-    ("all_reduce(int64[1], max)", lambda comm: comm.all_reduce(NUMBER, "max")),
+    (f"all_gather(uint8[1, {BYTES}])", lambda comm: comm.all_gather(np.zeros((1, BYTES), np.uint8))),
     (
-        f"broadcast(uint8[1, {FIRST_BYTES + 8}], root=0)",
-        lambda comm: comm.broadcast(np.zeros((1, FIRST_BYTES + 8), np.uint8)),
+        f"broadcast(uint8[1, {BYTES}], root=0)",
+        lambda comm: comm.broadcast(np.zeros((1, BYTES), np.uint8)),
     ),
     ("broadcast(int64[1], root=0)", lambda comm: comm.broadcast(NUMBER.copy())),
     ("barrier()", lambda comm: comm.barrier()),
@@ -253,38 +253,34 @@ def test_who_leaves_between_two_parts_ends_the_group(ranks, monkeypatch, error):
             assert f"rank 0 was interrupted in all_gather_object #4 at {line_of(leave, 10)}" in text
 
 
-def long_frame() -> bytes:
-    """An object whose frame is FIRST_BYTES longer than the first part tells, and has as many bytes as that part."""
-    length = 2 * FIRST_BYTES + 8
-    spare = packed(bytes(length), "", 0)[0].size - length
-    return bytes(length - spare)
+LONG = bytes(LONGEST)  # whose pickle no row holds
 
 
 #: a composite call; its second or a later part; and the call of a signal handler that comes before that part
 BETWEEN: dict[str, tuple[Callable[[Any], Any], str, int, Callable[[Any], Any]]] = {
     "the same broadcast of an object": (
-        lambda comm: comm.broadcast_object(long_frame()),
+        lambda comm: comm.broadcast_object(LONG),
         "broadcast",
         1,
-        lambda comm: comm.broadcast_object(long_frame()),
+        lambda comm: comm.broadcast_object(LONG),
     ),
     "the same gather of objects": (
-        lambda comm: comm.gather_object("x"),
+        lambda comm: comm.gather_object(LONG),
         "gather_v",
         0,
-        lambda comm: comm.gather_object("x"),
+        lambda comm: comm.gather_object(LONG),
     ),
     "what another part is": (
-        lambda comm: comm.all_gather_object("x"),
+        lambda comm: comm.all_gather_object(LONG),
         "all_gather_v",
         0,
         lambda comm: comm.all_gather_v(np.zeros(3, np.uint8)),
     ),
     "the same scatter of objects": (
-        lambda comm: comm.scatter_object(["x", "y"]),
+        lambda comm: comm.scatter_object([LONG, "y"]),
         "scatter_v",
         0,
-        lambda comm: comm.scatter_object(["x", "y"]),
+        lambda comm: comm.scatter_object([LONG, "y"]),
     ),
     "the barrier of views": (
         lambda comm: comm.views(comm.zeros(3)),
@@ -339,10 +335,10 @@ def test_the_flight_recorder_and_a_limit_that_passes_name_the_composite_call(ran
         return str(caught.value), standing.place
 
     (text, place), recorded = ranks(2, late)
-    assert text.startswith(f"gather_object #3 on rank 0 at {line_of(late, 8)}: timed out after 0.3 s; rank 1 did not ")
-    assert "(last called all_gather_object() as #2)" in text
-    assert place == "in gather_object(root=1) #3"
-    assert recorded == ["all_gather_object()"] * 2
+    assert text.startswith(f"gather_object #2 on rank 0 at {line_of(late, 8)}: timed out after 0.3 s; rank 1 did not ")
+    assert "(last called all_gather_object() as #1)" in text
+    assert place == "in gather_object(root=1) #2"
+    assert recorded == ["all_gather_object()"]
 
 
 # --- calls refused before ---------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from shmcoll.calls import pickling
-from shmcoll.communicator import objects, shared_arrays
+from shmcoll.communicator import object_rows, shared_arrays
 from shmcoll.engine import atomics, context, layout
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory import records
@@ -71,7 +71,7 @@ def until_looks(nanoseconds: int) -> float:
 
 
 #: lengths in bytes at which calls take another way
-CELL_BYTES, FIRST_BYTES, LEAST_BUFFER = layout.CELL_BYTES, objects.FIRST_BYTES, pickling.LEAST_BUFFER
+CELL_BYTES, LONGEST_ROW, LEAST_BUFFER = layout.CELL_BYTES, object_rows.LONGEST, pickling.LEAST_BUFFER
 PART_BYTES, USUAL_RING, KEPT_RING = ring_buffers.PART_BYTES, ring_buffers.USUAL_RING, ring_buffers.KEPT_RING
 
 
