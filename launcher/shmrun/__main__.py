@@ -13,6 +13,7 @@ if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
     # Ctrl-C ends this process as it ends any program, without a traceback of imports. The ranks get Python's action.
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
+import gc
 import signal
 import sys
 
@@ -29,6 +30,7 @@ def main() -> int:
     from shmrun.start import fast_exit, foreground, program
 
     fast_exit.be_quick()
+    gc.disable()  # until `rank_process.freeze_memory`
     arguments = sys.argv[1:]
     if arguments and arguments[0] in subcommands.SUBCOMMANDS:  # the first word only: shmrun -n 2 doctor runs a program
         from shmrun.commands import dispatch

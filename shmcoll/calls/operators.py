@@ -12,8 +12,7 @@ the result, for `as_output`; the routine may see another dtype (`operator.works_
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,8 +24,7 @@ from shmcoll.engine.kernels.dtypes import BY_NUMPY, PREMUL_SUM, REDUCTION_NAMES,
 from shmcoll.runtime.dispatcher import Dispatcher
 
 
-@dataclass(frozen=True)
-class Operator:
+class Operator(NamedTuple):
     """A reduction of arrays of one dtype, ready to run."""
 
     reduction: int  # its code

@@ -16,8 +16,7 @@ import os
 import threading
 import weakref
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -105,8 +104,7 @@ def zeros(arena: Arena, heap: Heap, like: np.ndarray, purpose: str = "", *, comm
     return np.ndarray(like.shape, like.dtype, memory)  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True)
-class ArrayLocation:
+class ArrayLocation(NamedTuple):
     """The location of a shared array: what another rank needs to view it. owner: its rank in the world. first, bytes:
     the range that it spans."""
 

@@ -4,7 +4,6 @@ installed, or of which shmcoll has a part."""
 import inspect
 import sys
 from collections.abc import Iterable
-from difflib import get_close_matches
 from functools import lru_cache
 
 #: names of mpi4py, torch.distributed, JAX, joblib and others, without case and underscores. What is a method of a
@@ -166,6 +165,8 @@ def _text(owner: str, name: str, known: tuple[str, ...], comm: type | None, inne
     if here := _here(name.lower().replace("_", ""), comm or inner):
         of = ", with comm = shmcoll.init()" if owner == "shmcoll" and here.startswith("comm.") else ""
         return f"{text}; here it is {here}{of}"
+    from difflib import get_close_matches  # late: it takes 1 ms
+
     near = get_close_matches(name.lower(), [one for one in known if not one.startswith("_")], 1, 0.7)
     return f"{text}; did you mean {near[0]!r}?" if near else text
 

@@ -12,7 +12,7 @@ it is compiled, since reading it from the context would make an all_reduce of 8 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 # which properties of x must be equal on all ranks: the fingerprint covers them
 SHAPE, DTYPE, NOTHING = range(3)  # SHAPE: dtype and shape
@@ -46,8 +46,7 @@ FITTING = NO_ARRAYS | ALIKE | GATHERS | SCATTERS | CUTS
 OPERATION_CODES = 64  # codes are below, and from 1 on without a gap
 
 
-@dataclass(frozen=True)
-class Collective:
+class Collective(NamedTuple):
     """What a collective is called, how it is called, and how it is described.
 
     routine: bears the name of the collective. code: its number in headers, never used for another one.

@@ -14,12 +14,11 @@ communicator is made, and nothing in a call.
 
 import ctypes
 import os
-import random
 import signal
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +27,9 @@ from shmcoll.engine import context as c
 from shmcoll.engine.collective import Collective
 from shmcoll.engine.memory.faults import planned
 from shmcoll.engine.native import entry
+
+if TYPE_CHECKING:
+    from random import Random
 
 _SIGNALS = {"kill": signal.SIGKILL, "stop": signal.SIGSTOP}
 _PLAIN = ctypes.PYFUNCTYPE(ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)
@@ -61,7 +63,7 @@ class Hooks:
     def __init__(self, faults: list[tuple[str, int]], rank: int):
         self._signals = {number: _SIGNALS[what] for what, number in faults if what in _SIGNALS}
         seeds = [number for what, number in faults if what == "jitter"]
-        self._draw = random.Random(f"{seeds[0]} {rank}") if seeds else None
+        self._draw = _generator(f"{seeds[0]} {rank}") if seeds else None
         self.count = 0
 
     def _before(self) -> None:
@@ -148,7 +150,13 @@ class _NativeKernels(dict[int, Callable[..., Any]]):
         return self.setdefault(address, _KERNEL(address))
 
 
-def _dawdle(draw: random.Random) -> None:
+def _generator(seed: str) -> "Random":
+    from random import Random
+
+    return Random(seed)
+
+
+def _dawdle(draw: "Random") -> None:
     choice = draw.random()
     if choice < 0.1:
         time.sleep(draw.uniform(1e-6, 1e-4))

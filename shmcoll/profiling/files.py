@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -20,7 +19,7 @@ def replacing(path: str) -> Iterator[BinaryIO]:
     if not is_foreign:
         target = Path(os.path.realpath(path))  # not `resolve`: that raises RuntimeError for links in a circle
     special = is_foreign or (target.exists() and not target.is_file())
-    place = target if special else target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+    place = target if special else target.with_name(f".{target.name}.{os.urandom(4).hex()}")
     try:
         with open(place, "wb" if special else "xb") as file:
             if target.suffix == ".gz":

@@ -1,6 +1,6 @@
 """The native side of a communicator: its context, how a routine is entered, and what follows from its status."""
 
-import secrets
+import os
 import sys
 import threading
 import time
@@ -164,7 +164,7 @@ class Dispatcher(Calls):
 
     def _publish_witness(self) -> None:
         """Let the peers find out whether they can read this rank's memory: see `engine/protocol/peer_memory.py`."""
-        value, mailbox = secrets.randbits(62), self.group.mailbox(self.rank)
+        value, mailbox = int.from_bytes(os.urandom(8)) >> 2, self.group.mailbox(self.rank)
         self.words[c.OWN_WITNESS // WORD] = value
         self.group.arena.store(mailbox + layout.WITNESS_VALUE, value)
         self.group.arena.store(mailbox + layout.WITNESS, self.words.ctypes.data + c.OWN_WITNESS)

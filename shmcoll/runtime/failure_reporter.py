@@ -10,9 +10,8 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -138,7 +137,7 @@ class FailureReporter:
                 return
             place = self._sequence() + 1
             first = self._refusal
-            self._refusal = replace(first, more=first.more + 1) if first.place == place else _Refusal(place, call, why)
+            self._refusal = first._replace(more=first.more + 1) if first.place == place else _Refusal(place, call, why)
             records.note_refusal(self._group, self._rank, place, self._refusal.words())
 
     def interrupted(self, operation: str) -> None:
@@ -467,8 +466,7 @@ class FailureReporter:
         return "".join(f". Before that, {text}" for text in recent)
 
 
-@dataclass(frozen=True)
-class _Refusal:
+class _Refusal(NamedTuple):
     """The first call of this rank that was refused in place of operation `place`, why, and how many more were."""
 
     place: int

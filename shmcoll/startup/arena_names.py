@@ -22,7 +22,6 @@ import contextlib
 import errno
 import hashlib
 import os
-import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,7 +49,7 @@ def of_job(key: str) -> str:
 
 def new(key: str) -> str:
     """Return a name for a new arena of a job."""
-    return of_job(key) + secrets.token_hex(16)
+    return of_job(key) + os.urandom(16).hex()
 
 
 def nonce_of(name: str) -> bytes:

@@ -10,7 +10,6 @@ limit of time. What is not from here is taken for the end of the connection.
 import contextlib
 import json
 import os
-import secrets
 import select
 import socket
 import struct
@@ -46,7 +45,7 @@ class Process(NamedTuple):
 
 def hello(members: Sequence[Process], place: str = "") -> Hello:
     """Return what a root says to the other one. members: the processes of its group. place: as in `connect`."""
-    said = {"token": place + secrets.token_hex(16), "machine": machine.identity(), "members": members}
+    said = {"token": place + os.urandom(16).hex(), "machine": machine.identity(), "members": members}
     read: Hello = json.loads(json.dumps(said))  # as the other side will read it
     return read
 

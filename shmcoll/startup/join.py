@@ -17,10 +17,12 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from shmcoll.collectives import RECORDS
 from shmcoll.communicator import Communicator
 from shmcoll.diagnostics import late_settings
 from shmcoll.engine import layout
 from shmcoll.engine.compiler import object_cache
+from shmcoll.engine.compiler.compile import load_routine
 from shmcoll.engine.memory import arena as arenas
 from shmcoll.engine.memory import arena_file, records
 from shmcoll.engine.memory.arena import Arena
@@ -33,9 +35,11 @@ from shmcoll.engine.system.tracebacks import border
 from shmcoll.errors import ArenaError, CallNotAllowed
 from shmcoll.runtime import refused_calls
 from shmcoll.runtime.local_rank import LocalRank
-from shmcoll.startup import foreign_end, launchers, marks, rank_process, rendezvous, warm
+from shmcoll.startup import launchers, marks, rank_process
 from shmcoll.startup.defaults import JOIN_TIMEOUT, WAIT_TIMEOUT
 from shmcoll.startup.launchers import MPI_LAUNCHERS, Placement, SeveralMachines, die_with_launcher, find_placement
+
+USUAL = ("all_reduce", "barrier")  # routines that nearly every job uses
 
 _joined: tuple[int, Communicator] | None = None
 
@@ -154,6 +158,8 @@ def join_beside(key: str, rank: int, size: int, launcher: str, look: Callable[[]
             arena = arenas.create(1, timeout=timeout)
         else:
             check_proc()
+            from shmcoll.startup import rendezvous
+
             arena = rendezvous.meet(key, rank, size, wait_timeout=timeout, patience=patience, look=look)
         if rank:
             object_cache.leave_to_rank_0()
@@ -196,6 +202,8 @@ def _take_place(rank: int | None, size: int | None, job: str | None) -> tuple[Ar
     if place is None or place.size == 1:
         return arenas.create(1, timeout=timeout), 0, place.launcher if place else "none"
     check_proc()  # without it, any process that is checked seems to have ended
+    from shmcoll.startup import foreign_end, rendezvous
+
     arena = rendezvous.meet(place.key, place.rank, place.size, wait_timeout=timeout, patience=patience)
     rank_process.let_ranks_read(os.getppid())
     foreign_end.install()
@@ -239,8 +247,14 @@ def forget() -> None:
 
 
 def preload(progress: Callable[[str], None] | None = None) -> None:
-    """Load every routine into this process, and compile those that the cache lacks. Starts no thread. For launchers."""
-    warm.preload(progress)
+    """Load into this process the usual routines that have been compiled. Starts no thread. For launchers.
+
+    The ranks compile the others, because the job may never call them. If compiled code cannot be kept, they are
+    compiled here, once for all ranks that are forks of this process.
+    """
+    for name in USUAL:
+        if object_cache.holds(name) or not object_cache.can_keep():
+            load_routine(RECORDS[name], progress)
 
 
 def _inherited(given: str) -> Arena:

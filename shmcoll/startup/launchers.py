@@ -8,7 +8,7 @@ the variables, but is not a rank (`marks.py`).
 import contextlib
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from shmcoll.engine.layout import CELL_BYTES, most_ranks
 from shmcoll.engine.system.processes import ancestors, process_start
@@ -34,8 +34,7 @@ class SeveralMachines(ShmcollError):
         self.launcher, self.why, self.size_of_job = launcher, why, size
 
 
-@dataclass(frozen=True)
-class Placement:
+class Placement(NamedTuple):
     """This process's place in a job that another launcher started."""
 
     launcher: str
@@ -44,8 +43,7 @@ class Placement:
     key: str
 
 
-@dataclass(frozen=True)
-class _Launcher:
+class _Launcher(NamedTuple):
     """name. find: returns the place that it has given. names: variables that differ between its jobs and ranks."""
 
     name: str

@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, MutableMapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from shmcoll.engine.system.processes import process_start
 from shmcoll.engine.system.text import to_bytes
@@ -20,8 +20,7 @@ from shmcoll.engine.system.text import to_bytes
 NAME = "SHMCOLL_STARTED_BY"
 
 
-@dataclass(frozen=True)
-class Trace:
+class Trace(NamedTuple):
     """What the variables of one launcher say, and where that launcher is, as hashes. where: empty if not known."""
 
     variables: str
@@ -32,8 +31,7 @@ class Trace:
         return cls(_hash(json.dumps(variables)), _hash(where) if where else "")
 
 
-@dataclass(frozen=True)
-class Mark:
+class Mark(NamedTuple):
     """pid: the process that has joined. job: a hash of the name that it gave. traces: by the launcher's name."""
 
     pid: int

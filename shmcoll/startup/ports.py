@@ -14,7 +14,6 @@ import errno
 import hashlib
 import os
 import re
-import secrets
 import socket
 import struct
 import weakref
@@ -41,7 +40,7 @@ class Port:
     """An open port of this process. name: what others connect to."""
 
     def __init__(self) -> None:
-        number = secrets.token_hex(16)
+        number = os.urandom(16).hex()
         self.name = f"{_PREFIX}{number}"
         self.listener = _listening(_address(number))
 

@@ -19,8 +19,8 @@ delay a turn only by the time of connecting to them.
 """
 
 import json
+import os
 import re
-import secrets
 import socket
 import struct
 import time
@@ -47,7 +47,7 @@ def tell(key: str, size: int, error: Exception, end: float) -> None:
     end = min(end, time.monotonic() + TELLING)
     unaware = set(range(1, size))
     with ignored(OSError), _line() as listener:
-        listener.bind(b"\0" + _prefix(key) + to_bytes(secrets.token_hex(16)))
+        listener.bind(b"\0" + _prefix(key) + to_bytes(os.urandom(16).hex()))
         listener.listen(size)
         while unaware and (left := end - time.monotonic()) > 0:
             listener.settimeout(left)

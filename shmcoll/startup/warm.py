@@ -22,7 +22,6 @@ from shmcoll.engine.compiler.compile import (
     emitted,
     gate_functions,
     kernel_functions,
-    load_routine,
     routine_functions,
 )
 from shmcoll.engine.kernels import runs
@@ -35,8 +34,6 @@ from shmcoll.startup.rank_process import die_with
 
 Progress = Callable[[str], None]
 
-#: routines that nearly every job uses
-USUAL = ("all_reduce", "barrier")
 GATE = "gate"  # for jitted code
 OF_FILES = {file.NAME: file.functions for file in (tensor_entry, runs, profile_calls)}
 ALL = (*RECORDS, GATE, "array_allocator", *OF_FILES, mpi_functions.NAME, "calls_over_nodes")
@@ -62,17 +59,6 @@ def functions_of(name: str) -> Functions:
 
         return collectives.functions()
     return kernel_functions(*kernels()[name])
-
-
-def preload(progress: Progress | None = None) -> None:
-    """Load into this process the usual routines that have been compiled. Starts no thread.
-
-    The ranks compile the others, because the job may never call them. If compiled code cannot be kept, they are
-    compiled here, once for all ranks that are forks of this process.
-    """
-    for name in USUAL:
-        if object_cache.holds(name) or not object_cache.can_keep():
-            load_routine(RECORDS[name], progress)
 
 
 def kernels() -> dict[str, tuple[DType, str]]:

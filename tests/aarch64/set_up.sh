@@ -62,7 +62,7 @@ platforms=(manylinux_2_28 manylinux_2_27 manylinux_2_24 manylinux_2_17 manylinux
 options=(--python-version 3.11 --implementation cp --only-binary=:all:)
 for p in "${platforms[@]}"; do options+=(--platform "${p}_aarch64"); done
 same() { $python -m pip freeze --disable-pip-version-check 2>/dev/null | grep -iE "^($1)=="; }
-mapfile -t wanted < <(same 'numpy|numba|llvmlite|ml_dtypes|platformdirs|cloudpickle|pytest|hypothesis|greenlet')
+mapfile -t wanted < <(same 'numpy|numba|llvmlite|ml_dtypes|cloudpickle|pytest|hypothesis|greenlet')
 $python -m pip install --quiet --disable-pip-version-check --no-compile --upgrade --target "$folder/root/site" \
   "${options[@]}" "${wanted[@]}" || fail "a wheel could not be had"
 touch "$folder/.ready"

@@ -2,7 +2,6 @@
 
 import ast
 import re
-from dataclasses import fields
 from pathlib import Path
 
 from shmrun.cli.settings import SETTINGS
@@ -23,7 +22,7 @@ def in_folders(*names: str) -> set[str]:
 def derived() -> set[str]:
     """Variables whose names the sources make up: those of options and of thresholds."""
     options = {setting.variable for setting in SETTINGS.values() if setting.variable}
-    return options | {f"SHMCOLL_{field.name.upper()}" for field in fields(Thresholds)}
+    return options | {f"SHMCOLL_{name.upper()}" for name in Thresholds._fields}
 
 
 def test_every_variable_of_the_sources_is_on_the_page():

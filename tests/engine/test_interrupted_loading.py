@@ -51,7 +51,8 @@ LOADING = (
     data = code.object_file("scan", lambda: b"", None)
 
     def load(k):
-        work = lambda: code._place(data, ("scan_fast", "scan_plain"))
+        place = code._place if sys.argv[2] == "object_loader.py" else code._place_by_llvm
+        work = lambda: place(data, ("scan_fast", "scan_plain"))
         return interrupted_at(k, work, lambda file: sys.argv[2] in file)
 
     def attempt(k):
@@ -166,10 +167,12 @@ def compiled() -> None:
     subprocess.run([sys.executable, "-c", script], check=True, stderr=subprocess.DEVNULL)
 
 
-def test_one_interrupt_while_native_code_is_loaded(seed):
-    total = count_instants("executionengine.py")
+@pytest.mark.parametrize("file", ["object_loader.py", "executionengine.py"])
+def test_one_interrupt_while_native_code_is_loaded(seed, file):
+    total = count_instants(file)
     assert total > 100
-    load_at("executionengine.py", range(1 + seed % 10, total, 10))
+    step = total // 12
+    load_at(file, range(1 + seed % step, total, step))
 
 
 def test_interrupts_while_numba_is_imported_and_compiles(seed, tmp_path):

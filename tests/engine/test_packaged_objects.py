@@ -8,13 +8,13 @@ import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import llvmlite.binding as llvm
 import pytest
 
 from shmcoll.engine.compiler import compile as code
 from shmcoll.engine.compiler import levels, object_cache
 from shmcoll.engine.compiler.levels import Level
 from shmcoll.engine.kernels.dtypes import BY_NAME
+from shmcoll.engine.system import processor as system_processor
 
 V4, V3, V2 = levels._LEVELS["x86_64"]
 
@@ -50,9 +50,7 @@ def processor(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[frozenset[s
     """Return a function that gives this machine an x86-64 processor with these features and no others."""
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     levels.supported.cache_clear()
-    yield lambda features: monkeypatch.setattr(
-        llvm, "get_host_cpu_features", lambda: llvm.targets.FeatureMap(dict.fromkeys(features, True))
-    )
+    yield lambda features: monkeypatch.setattr(system_processor, "features", lambda: frozenset(features))
     levels.supported.cache_clear()
 
 

@@ -3,7 +3,6 @@
 import json
 import os
 import stat
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -53,7 +52,7 @@ def test_what_was_measured_for_so_many_ranks_holds_for_them_alone():
     thresholds.keep(2, {"stream_bytes": 4 << 20})
     thresholds.keep(8, {})
     assert known() == {2: {"stream_bytes": 4 << 20}, 4: {"flat_bytes": 65536, "ring_bytes": 128}, 8: {}}
-    assert of_job(4, 2) == replace(CROWDED, flat_bytes=65536, ring_bytes=128)
+    assert of_job(4, 2) == CROWDED._replace(flat_bytes=65536, ring_bytes=128)
     assert of_job(2, 2) == Thresholds(stream_bytes=4 << 20)
     assert of_job(8, 2) == defaults(8, 2)
     assert of_job(3, 4) == USUAL

@@ -90,10 +90,10 @@ def test_a_directory_is_no_file_and_stays(kept):
 
 def test_no_link_is_followed_where_something_is_written(folder, tmp_path, monkeypatch):
     """A name that could be foreseen would lead into a file that the link of somebody else chooses."""
-    monkeypatch.setattr(trusted_files.secrets, "token_hex", lambda _: "foreseen")
+    monkeypatch.setattr(os, "urandom", lambda _: b"foreseen")
     (tmp_path / "mine").write_text("precious")
     path = folder / "file"
-    path.with_name("file.foreseen.tmp").symlink_to(tmp_path / "mine")
+    path.with_name(f"file.{b'foreseen'.hex()}.tmp").symlink_to(tmp_path / "mine")
     with pytest.raises(FileExistsError):
         trusted_files.write(path, b"other")
     assert (tmp_path / "mine").read_text() == "precious"

@@ -11,7 +11,7 @@ from shmcoll.engine.system.cache_dir import cache_folder
 pytestmark = pytest.mark.slow
 
 #: what our processes import early; Python itself has these loaded, or frozen, by then
-NAMES = ("json", "subprocess", "ctypes", "numpy", "llvmlite", "numba", "platformdirs", "shmcoll", "shmrun", "tomllib")
+NAMES = ("json", "subprocess", "ctypes", "numpy", "llvmlite", "numba", "shmcoll", "shmrun", "tomllib")
 
 JOB = "import os; print(os.environ['RANK'])\n"
 

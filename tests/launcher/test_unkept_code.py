@@ -7,7 +7,8 @@ import pytest
 
 from shmcoll.engine.compiler import object_cache
 from shmcoll.engine.system.cache_dir import cache_folder
-from shmcoll.startup.warm import USUAL, fill_cache
+from shmcoll.startup.join import USUAL
+from shmcoll.startup.warm import fill_cache
 
 pytestmark = pytest.mark.slow
 

@@ -191,27 +191,6 @@ def test_what_a_rank_starts_is_no_rank(ranks):
     assert ranks(2, spawn) == ["None\n"] * 2
 
 
-def test_importing_is_cheap():
-    done = python("""
-        import sys
-        import shmcoll
-        print(sorted({"numpy", "numba", "llvmlite"} & set(sys.modules)))
-    """)
-    assert done.stdout == "[]\n"
-
-
-def test_a_warm_start_does_without_numba(ranks):
-    assert ranks(1, lambda comm: comm.size) == [1]  # the cache is full now
-    done = python("""
-        import sys
-        import numpy as np
-        import shmcoll
-        shmcoll.init().all_reduce(np.ones(3))
-        print("numba" in sys.modules)
-    """)
-    assert done.stdout == "False\n", done.stderr
-
-
 def test_names():
     done = python("""
         import shmcoll

@@ -97,7 +97,7 @@ def measure(library: Shmcoll, rounds: int, progress: Callable[[str], None]) -> I
         ratios = _ratios(library, crossing, best, rounds, progress)
         value = choose(getattr(best, crossing.name), ratios)
         yield crossing, value, ratios
-        best = replace(best, **{crossing.name: value})
+        best = best._replace(**{crossing.name: value})
 
 
 def _ratios(
@@ -123,7 +123,7 @@ def _both_ways(
         way = {crossing.name: MOST if short else 1}
         if crossing.name == "ring_bytes":
             way["flat_bytes"] = 1
-        library.comm._dispatcher.choose_by(replace(thresholds, **way))
+        library.comm._dispatcher.choose_by(thresholds._replace(**way))
         return loop(n)
 
     seconds(True, FEWEST_CALLS)

@@ -12,7 +12,7 @@ from shmcoll.engine.system.text import to_text
 from shmrun.cli.settings import SETTINGS
 from shmrun.commands.findings import Finding, Level
 
-_DISTRIBUTIONS = ("shmcoll", "numpy", "numba", "llvmlite", "ml_dtypes", "platformdirs", "cloudpickle")
+_DISTRIBUTIONS = ("shmcoll", "numpy", "numba", "llvmlite", "ml_dtypes", "cloudpickle")
 
 
 def versions() -> Iterator[Finding]:
@@ -48,7 +48,8 @@ def native_entry() -> Iterator[Finding]:
 def compiled() -> Iterator[Finding]:
     from shmcoll.engine.compiler import object_cache
     from shmcoll.engine.system.cache_dir import cache_folder
-    from shmcoll.startup.warm import ALL, USUAL, kernels
+    from shmcoll.startup.join import USUAL
+    from shmcoll.startup.warm import ALL, kernels
 
     try:
         folder = cache_folder()

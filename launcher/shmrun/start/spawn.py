@@ -103,7 +103,7 @@ def _allow_descriptors(job: Job, taken: int) -> tuple[int, int]:
 
 
 def _settle() -> None:
-    """Do once what each rank would otherwise do itself: flush buffered output, collect garbage, clear modules."""
+    """Do once what each rank would otherwise do itself: flush buffered output, freeze objects, clear modules."""
     for stream in (sys.stdout, sys.stderr):
         if stream:  # None if the launcher was started with it closed
             stream.flush()

@@ -1,9 +1,9 @@
 """From source to an address: compile once per machine, into object files, and load them.
 
 A routine or kernel is compiled with numba, optimised, and emitted as an object file whose only public symbols are its
-entry points; `object_cache.py` keeps it. A later process loads it with llvmlite alone, in a few milliseconds: numba is
-imported only to compile. Kernels around functions of users are compiled in each process and not kept: the name of a
-file cannot represent everything that such a function depends on.
+entry points; `object_cache.py` keeps it. A later process loads it in a millisecond (`object_loader.py`): numba and
+llvmlite are imported only to compile. Kernels around functions of users are compiled in each process and not kept: the
+name of a file cannot represent everything that such a function depends on.
 
 Neither numba, while it is imported or compiles, nor llvmlite survives an exception from a signal handler. So all code
 that enters them defers signals (`deferral.py`). An interrupt is raised as soon as they are done, and the call that was
@@ -17,9 +17,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-import llvmlite.binding as llvm
-
 from shmcoll.engine.collective import COUNTS, Collective
+from shmcoll.engine.compiler import object_loader
 from shmcoll.engine.compiler.deferral import deferred_signals
 from shmcoll.engine.compiler.half_floats import DEFINITIONS
 from shmcoll.engine.compiler.levels import Level
@@ -104,6 +103,8 @@ def load_function_kernel(dtype: DType, function: Any) -> int:
     Raises numba's errors for a function that does not compile for the dtype, and `ImportError` for one that needs
     symbols which this process does not have.
     """
+    import llvmlite.binding as llvm
+
     result_type(dtype, function)  # first: compiled by the kernel, it would divide by zero as our own code does
     name = f"function_{dtype.name}"
     module = optimised_module({name: (kernels.make_function_kernel(dtype, function), 6)})
@@ -111,7 +112,7 @@ def load_function_kernel(dtype: DType, function: Any) -> int:
     missing = [symbol for symbol in needed if llvm.address_of_symbol(symbol) is None]
     if missing:  # the loader would end the process
         raise ImportError(f"it needs {', '.join(missing)}")
-    (address,) = _place(_target_machine().emit_object(module), (name,))
+    (address,) = _place_by_llvm(_target_machine().emit_object(module), (name,))
     return address
 
 
@@ -125,9 +126,15 @@ def _load(name: str, make: Callable[[], Functions], progress: Progress | None) -
     return _loaded[name]
 
 
-@deferred_signals()
 def _place(data: bytes, symbols: tuple[str, ...]) -> tuple[int, ...]:
     """Load an object file for as long as the process lives. Returns the addresses of its symbols."""
+    return object_loader.place(data, symbols) or _place_by_llvm(data, symbols)
+
+
+@deferred_signals()
+def _place_by_llvm(data: bytes, symbols: tuple[str, ...]) -> tuple[int, ...]:
+    import llvmlite.binding as llvm
+
     engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), _target_machine())
     engine.add_object_file(llvm.ObjectFileRef.from_data(data))
     engine.finalize_object()
@@ -148,6 +155,8 @@ def _target_machine(level: Level | None = None) -> Any:
     because the loader places each section of an object wherever the system decides. With the arena mapped in between,
     sections can be more than 2 GiB apart, which other models cannot address.
     """
+    import llvmlite.binding as llvm
+
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     target = llvm.Target.from_triple(llvm.get_process_triple())
@@ -163,6 +172,8 @@ def emitted(functions: Functions, level: Level | None = None, module: "Module | 
 
 def _has_half_floats(level: Level | None) -> bool:
     """Return whether the processor converts float16 by itself."""
+    import llvmlite.binding as llvm
+
     features = level.needs if level else {name for name, has in llvm.get_host_cpu_features().items() if has}
     return platform.machine() == "aarch64" or "f16c" in features
 
@@ -170,6 +181,8 @@ def _has_half_floats(level: Level | None) -> bool:
 def optimised_module(functions: Functions, level: Level | None = None, module: "Module | None" = None) -> Any:
     """Return the optimised LLVM module of `{symbol: (function, number of arguments)}`. All other symbols are internal
     to it."""
+    import llvmlite.binding as llvm
+
     if module is None:
         from shmcoll.engine.compiler import lowering
 

@@ -6,16 +6,15 @@ instructions that all of them have. A processor runs the code of every level who
 """
 
 import platform
-from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
-import llvmlite.binding as llvm
+from shmcoll.engine.system import processor
 
 
-@dataclass(frozen=True)
-class Level:
-    """One level. cpu, features: what LLVM compiles for. needs: the features that a processor must have, by LLVM's
-    names."""
+class Level(NamedTuple):
+    """One level. cpu, features: what LLVM compiles for. needs: the features that a processor must have, by
+    Linux's names."""
 
     name: str
     cpu: str
@@ -27,8 +26,8 @@ def _x86(number: int, lower: frozenset[str], added: str) -> Level:
     return Level(f"x86-64-v{number}", f"x86-64-v{number}", "", lower | frozenset(added.split()))
 
 
-_V2 = _x86(2, frozenset(), "cx16 popcnt sahf sse3 sse4.1 sse4.2 ssse3")
-_V3 = _x86(3, _V2.needs, "avx avx2 bmi bmi2 f16c fma lzcnt movbe xsave")
+_V2 = _x86(2, frozenset(), "cx16 popcnt lahf_lm pni sse4_1 sse4_2 ssse3")
+_V3 = _x86(3, _V2.needs, "avx avx2 bmi1 bmi2 f16c fma abm movbe xsave")
 _V4 = _x86(4, _V3.needs, "avx512bw avx512cd avx512dq avx512f avx512vl")
 _ARMV8 = Level("armv8-a", "generic", "+fp-armv8,+neon", frozenset())  # not asked: Linux has nothing less on aarch64
 
@@ -43,5 +42,5 @@ def levels() -> tuple[Level, ...]:
 @cache
 def supported() -> tuple[Level, ...]:
     """Return the levels whose code this processor runs, the highest first."""
-    found = llvm.get_host_cpu_features()  # what the system saves for us as well: AVX needs both
-    return tuple(level for level in levels() if all(found.get(feature) for feature in level.needs))
+    found = processor.features()  # of those which the system must save for us, like AVX, only what it does
+    return tuple(level for level in levels() if level.needs <= found)

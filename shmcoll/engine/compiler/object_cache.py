@@ -46,14 +46,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import llvmlite
-import llvmlite.binding as llvm
 import numpy as np
 
 import shmcoll
 from shmcoll.engine.compiler.deferral import deferred_signals
 from shmcoll.engine.compiler.enabled_jit import enabled_jit
 from shmcoll.engine.compiler.levels import Level, supported
-from shmcoll.engine.system import hidden_modules, log, trusted_files
+from shmcoll.engine.system import hidden_modules, log, processor, trusted_files
 from shmcoll.engine.system.cache_dir import cache_folder
 from shmcoll.engine.system.handlers import ignored, reraise_of_handler
 from shmcoll.engine.system.processes import process_start
@@ -300,12 +299,10 @@ def _sources(name: str) -> set[Path]:
 
 
 @cache
-@deferred_signals()
 def _platform() -> str:
-    # The features identify the CPU well enough; llvmlite's host queries take a millisecond each
     versions = _numba(), llvmlite.__version__, np.__version__
     facts = (sys.implementation.cache_tag, *versions, platform.machine())
-    return repr((facts, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()))
+    return repr((facts, processor.kind()))
 
 
 def _numba() -> str:
@@ -335,12 +332,14 @@ def _reached(start: Iterable[Path | str]) -> set[Path]:
 def _imported(path: Path) -> list[Path]:
     found = []
     for module, names in re.findall(r"^from (shmcoll[.\w]*) import (\([^)]*\)|.*)", read_text(path), re.MULTILINE):
-        if (file := _file_of(module)).exists():
+        if file := _file_of(module):
             found.append(file)
         else:  # a package, and modules in it
-            found += [file for name in re.findall(r"\w+", names) if (file := _file_of(f"{module}.{name}")).exists()]
+            found += [file for name in re.findall(r"\w+", names) if (file := _file_of(f"{module}.{name}"))]
     return found
 
 
-def _file_of(module: str) -> Path:
-    return Path(f"{_ROOT}/{module.removeprefix('shmcoll').lstrip('.').replace('.', '/')}.py")
+@cache
+def _file_of(module: str) -> Path | None:
+    path = Path(f"{_ROOT}/{module.removeprefix('shmcoll').lstrip('.').replace('.', '/')}.py")
+    return path if path.exists() else None

@@ -13,7 +13,6 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any
 from weakref import WeakValueDictionary
 
-import llvmlite.binding as llvm
 import numpy as np
 
 from shmcoll.engine.compiler import compile as code
@@ -241,6 +240,7 @@ def _jit(function: FunctionType) -> Any:
 def _check_result(jitted: Any, dtype: DType) -> None:
     """Compile for the types of a dtype. Raises `TypeError` if the result is not a number, and for a function that calls
     the interpreter: numba returns from such a call with the GIL, and nobody would give it back."""
+    import llvmlite.binding as llvm
     from numba.core import types
     from numba.np.numpy_support import from_dtype
 

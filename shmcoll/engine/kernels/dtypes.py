@@ -6,8 +6,7 @@ bfloat16 comes from `ml_dtypes`, which is imported here because its numpy type n
 Beside the plain types there are pairs of a value and an index, which argmin and argmax reduce: `pair_dtype`.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -18,8 +17,7 @@ from shmcoll.engine.system.text import shown
 PAIR_CODES = 32  # the code of a pair is this + the code of its value
 
 
-@dataclass(frozen=True)
-class DType:
+class DType(NamedTuple):
     code: int
     name: str
     numpy: np.dtype

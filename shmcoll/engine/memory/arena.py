@@ -18,10 +18,8 @@ import errno
 import mmap
 import os
 import resource
-import secrets
 import time
 import weakref
-from dataclasses import astuple, replace
 
 from shmcoll.engine import fences, layout
 from shmcoll.engine.memory import arena_file, faults, pages, thresholds
@@ -199,7 +197,7 @@ def create(
     cores = usable_cores()
     faults.planned()  # refused here, before ranks start
     limits = thresholds.of_job(ranks, cores)
-    limits = replace(limits, slice_bytes=min(limits.slice_bytes, cell_bytes))
+    limits = limits._replace(slice_bytes=min(limits.slice_bytes, cell_bytes))
     window_bytes = window_bytes or max(cell_bytes, usual_window(ranks, cores))
     need = layout.arena_bytes(ranks, window_bytes)
     fd = arena_file.in_dev_shm() if name else arena_file.anonymous()
@@ -223,12 +221,12 @@ def create(
         (layout.JOB_CORES, cores),
         (layout.JOB_CELL_BYTES, cell_bytes),
         (layout.JOB_WINDOW_BYTES, window_bytes),
-        *zip(thresholds.WORDS, astuple(limits), strict=True),
+        *zip(thresholds.WORDS, limits, strict=True),
         (layout.JOB_TIMEOUT, int(timeout * 1e9)),
         (layout.JOB_HEAP, heap),
     ):
         arena.store(offset, value)
-    arena.write(layout.JOB_NONCE, nonce or secrets.token_bytes(16))
+    arena.write(layout.JOB_NONCE, nonce or os.urandom(16))
     for rank in range(ranks):
         if _LIBC.sem_init(ctypes.c_void_p(arena.doorbell(rank)), 1, 0):
             raise ArenaError(f"sem_init failed: {os.strerror(ctypes.get_errno())}")

@@ -21,7 +21,7 @@ import json
 import struct
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from shmcoll.engine import layout
 from shmcoll.engine.layout import WORD
@@ -59,8 +59,7 @@ _LONGEST_NAME = 64  # characters of the name of a node
 _MOST_RANKS = 1 << 31
 
 
-@dataclass(frozen=True)
-class NodeFacts:
+class NodeFacts(NamedTuple):
     """The node of an arena, and its job.
 
     job: 16 digits. node: the number of this node. names: of the first nodes, as many as there is room for. counts: the
@@ -135,8 +134,7 @@ def group_of(group: Group) -> tuple[int, int] | None:
     return (number, first - 1) if number > 0 and first > 0 else None
 
 
-@dataclass(frozen=True)
-class NodesCall:
+class NodesCall(NamedTuple):
     """A collective of a group over nodes. operation: a code, or SUBGROUP, which has the number of the call before, or
     UNNAMED. Times are CLOCK_MONOTONIC in ns. ended: 0 if the rank is in it."""
 

@@ -15,18 +15,17 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from shmcoll.engine import layout
 from shmcoll.engine.memory.available_memory import amount
-from shmcoll.engine.system import log, trusted_files
+from shmcoll.engine.system import log, processor, trusted_files
 from shmcoll.engine.system.cache_dir import cache_folder
 from shmcoll.engine.system.caches import last_level_caches
 from shmcoll.engine.system.cores import usable_cores
-from shmcoll.engine.system.handlers import ignored, reraise_of_handler
-from shmcoll.engine.system.text import read_text, to_bytes
+from shmcoll.engine.system.handlers import reraise_of_handler
+from shmcoll.engine.system.text import to_bytes
 
 # No bit of a result depends on them
 TUNED = ("flat_bytes", "ring_bytes", "stream_bytes", "exchange_bytes", "direct_bytes")
@@ -38,8 +37,7 @@ LEAST_STREAMED = 256 << 10  # shorter results were not measured
 Measured = dict[int, dict[str, int]]  # by the number of ranks
 
 
-@dataclass(frozen=True)
-class Thresholds:
+class Thresholds(NamedTuple):
     """The thresholds in bytes. `layout.py` describes each of them, at the words of the job page."""
 
     flat_bytes: int = 8 << 10
@@ -52,7 +50,7 @@ class Thresholds:
 
 
 #: the words of the job page that have them, in the order of the fields
-WORDS = tuple(getattr(layout, f"JOB_{field.name.upper()}") for field in fields(Thresholds))
+WORDS = tuple(getattr(layout, f"JOB_{name.upper()}") for name in Thresholds._fields)
 
 
 def defaults(ranks: int, cores: int) -> Thresholds:
@@ -62,14 +60,14 @@ def defaults(ranks: int, cores: int) -> Thresholds:
     usual = Thresholds(stream_bytes=_stream_bytes(ranks, last_level_caches()))
     if ranks <= cores:
         return usual
-    return replace(usual, flat_bytes=32 << 10, ring_bytes=48 << 10, direct_bytes=256 << 10, exchange_bytes=8 << 20)
+    return usual._replace(flat_bytes=32 << 10, ring_bytes=48 << 10, direct_bytes=256 << 10, exchange_bytes=8 << 20)
 
 
 def _stream_bytes(ranks: int, caches: list[int]) -> int:
     """Return from which length on a result is streamed: the results of all ranks together are `CACHED_PART` of the
     last-level caches that so many ranks use. `engine/protocol/nontemporal.py` says why."""
     if not caches:
-        return Thresholds.stream_bytes
+        return Thresholds().stream_bytes
     return max(LEAST_STREAMED, min(len(caches), ranks) * min(caches) // (CACHED_PART * ranks))
 
 
@@ -77,8 +75,8 @@ def of_job(ranks: int, cores: int) -> Thresholds:
     """Return the thresholds of a job that starts now. Raises `ValueError` for a variable that is not a number of
     bytes."""
     wanted = ranks > 1 and os.environ.get("SHMCOLL_TUNING") != "0"
-    found = replace(defaults(ranks, cores), **known().get(ranks, {}) if wanted else {})
-    return Thresholds(**{name: _setting(f"SHMCOLL_{name.upper()}", value) for name, value in asdict(found).items()})
+    found = defaults(ranks, cores)._replace(**known().get(ranks, {}) if wanted else {})
+    return Thresholds(**{name: _setting(f"SHMCOLL_{name.upper()}", value) for name, value in found._asdict().items()})
 
 
 def _setting(name: str, default: int) -> int:
@@ -149,12 +147,7 @@ def machine() -> dict[str, Any]:
 def _processor() -> str:
     """Return what the system reports about the first core, except for what changes with time."""
     names = ("model name", "CPU implementer", "CPU part")
-    with ignored(OSError):
-        beginning = read_text("/proc/cpuinfo", 4096)  # all of it takes long on machines with hundreds of cores
-        first = beginning.split("\n\n")[0]
-        lines = (line.partition(":") for line in first.splitlines())
-        return " ".join(value.strip() for name, _, value in lines if name.strip() in names)
-    return ""
+    return " ".join(value for name, value in processor.first_core().items() if name in names)
 
 
 def _read(path: Path) -> Measured:

@@ -7,7 +7,7 @@ code only.
 """
 
 import ctypes
-import sysconfig
+import sys
 import threading
 
 import numpy as np
@@ -105,7 +105,7 @@ def thread_id():
 
 def offsets_hold() -> bool:
     """Return whether a living array has its fields where this file says."""
-    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+    if "t" in sys.abiflags:  # free threads
         return False
     array = np.zeros((3, 5, 7), np.float32)
     at = id(array)

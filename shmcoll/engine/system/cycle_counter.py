@@ -4,6 +4,7 @@ import ctypes
 import platform
 from functools import cache
 
+from shmcoll.engine.system import processor
 from shmcoll.engine.system.handlers import ignored
 from shmcoll.engine.system.text import read_text
 
@@ -27,8 +28,7 @@ def is_a_clock() -> bool:
 
 
 def _is_constant() -> bool:
-    flags = next((line for line in read_text("/proc/cpuinfo").splitlines() if line.startswith("flags")), "")
-    return set(flags.split()) >= _FLAGS
+    return processor.features() >= _FLAGS
 
 
 def _may_be_read() -> bool:

@@ -6,11 +6,10 @@ opens gets the number. So code that keeps a number for later notes the file, and
 
 import os
 import stat
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class File:
+class File(NamedTuple):
     """What a descriptor refers to. As long as a process holds the file, no other file has these three values."""
 
     device: int

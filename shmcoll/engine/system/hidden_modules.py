@@ -7,7 +7,7 @@ it: Python's own names an attribute that some other module lacks. This file impo
 import os
 import sys
 
-_OF_OTHERS = {"cloudpickle", "llvmlite", "ml_dtypes", "mpi4py", "numba", "numpy", "platformdirs", "scipy", "torch"}
+_OF_OTHERS = {"cloudpickle", "llvmlite", "ml_dtypes", "mpi4py", "numba", "numpy", "scipy", "torch"}
 
 
 def explained(error: Exception) -> Exception:

@@ -22,7 +22,6 @@ import errno
 import grp
 import os
 import pwd
-import secrets
 import stat
 from functools import cache
 from pathlib import Path
@@ -64,7 +63,7 @@ def read_installed(path: Path) -> bytes:
 
 def write(path: Path, data: bytes) -> None:
     """Write a file, in place of any file with this name: no process ever reads half of it. Raises `OSError`."""
-    scratch = path.with_name(f"{path.name}.{secrets.token_hex(8)}.tmp")
+    scratch = path.with_name(f"{path.name}.{os.urandom(8).hex()}.tmp")
     try:
         with open(scratch, "xb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o600)) as file:
             file.write(data)
