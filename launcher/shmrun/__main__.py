@@ -1,5 +1,5 @@
-"""The entry point. In the launcher and the process before it (`shmrun/start/foreground.py`) `main` returns the job's
-exit code. In a forked rank it runs the rank's program.
+"""The entry point. The launcher and the process before it (`shmrun/start/foreground.py`) end with the job's exit code.
+In a forked rank `main` runs the rank's program, and returns its exit code.
 
 Exit codes: that of the first failing rank, or 128 + signal if it was killed; 124 if `--timeout` is over; 128 + signal
 if a signal stopped the launcher and not every rank ended with 0 (130 after Ctrl-C). Before any rank runs: 2 for a wrong
@@ -45,7 +45,7 @@ def main() -> int:
     wanted = options.parse(arguments)
     try:
         if (code := foreground.stand()) is not None:
-            return code
+            fast_exit.leave(code)
         from shmrun.start import prepare, programs, spawn
         from shmrun.watch import failure_summary, supervise
 
@@ -66,7 +66,7 @@ def main() -> int:
                 if wanted.report_json:
                     resource_table.write_json(outcome, wanted.report_json)
             manner = " (as by MPI_Abort)" if "mpi" in wanted.aliases else ""
-            return failure_summary.speak(outcome, program.remark(what[0]), manner)
+            fast_exit.leave(failure_summary.speak(outcome, program.remark(what[0]), manner))
     except program.Refused as e:
         if order:
             order.refuse(str(e))

@@ -10,9 +10,12 @@ because they may import from it.
 """
 
 import atexit
+import contextlib
+import os
 import signal
 import sys
 from types import ModuleType
+from typing import NoReturn
 
 _shared: dict[str, ModuleType] = {}
 _staying = {"__main__", "builtins", "sys"}
@@ -31,6 +34,15 @@ def note_loaded() -> None:
 
     _shared.update((name, module) for name, module in sys.modules.items() if name.partition(".")[0] not in _staying)
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(_shared))  # forever
+
+
+def leave(code: int) -> NoReturn:
+    """End a process that has run no program of the user, and has no other thread: what is in memory goes with it."""
+    atexit._run_exitfuncs()
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 def _hide() -> None:
