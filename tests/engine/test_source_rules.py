@@ -16,6 +16,7 @@ import shmcoll
 from shmcoll import collectives
 from shmcoll.engine.compiler import object_cache
 from shmcoll.engine.system import tracebacks
+from tests.support.trees import tree_of, walk
 
 PACKAGE = Path(shmcoll.__file__).parent
 SOURCES = {
@@ -23,7 +24,7 @@ SOURCES = {
     for path in sorted(PACKAGE.rglob("*.py"))
     if path != PACKAGE / "__init__.py"
 }
-TREES = {name: ast.parse(path.read_text()) for name, path in SOURCES.items()}
+TREES = {name: tree_of(path) for name, path in SOURCES.items()}
 
 #: The rooms of each package, from the bottom up: a module imports from its own room and from those before it.
 ROOMS = {
@@ -97,7 +98,7 @@ SHARED_POINTERS = {"ARENA", "GROUP", "MAILBOXES", "CELLS", "RECORDS", "RECORDS_L
 def imports(tree: ast.AST) -> set[str]:
     """Modules and names of this package that a module imports, anywhere in it."""
     found = set()
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -119,9 +120,7 @@ def modules(package: str) -> dict[str, ast.Module]:
     """The modules of a package with their trees, its own `__init__` excepted."""
     root = folder(package)
     return {
-        ".".join((package, *path.relative_to(root).with_suffix("").parts)).removesuffix(".__init__"): ast.parse(
-            path.read_text()
-        )
+        ".".join((package, *path.relative_to(root).with_suffix("").parts)).removesuffix(".__init__"): tree_of(path)
         for path in sorted(root.rglob("*.py"))
         if path != root / "__init__.py"
     }
@@ -150,7 +149,7 @@ def test_imports_go_down_only() -> None:
 
 def test_every_room_says_in_a_sentence_what_it_is_for() -> None:
     paths = [folder(package) / name / "__init__.py" for package, names in ROOMS.items() for name in names]
-    assert [str(path) for path in paths if path.exists() and not ast.get_docstring(ast.parse(path.read_text()))] == []
+    assert [str(path) for path in paths if path.exists() and not ast.get_docstring(tree_of(path))] == []
 
 
 def test_modules_that_are_named_by_a_string_exist() -> None:
@@ -167,11 +166,11 @@ def test_modules_that_are_named_by_a_string_exist() -> None:
 
 def named_modules(package: str) -> dict[str, str]:
     """What looks like a module of ours in a string of a package, and the module that has the string."""
-    root = {package: ast.parse((folder(package) / "__init__.py").read_text())}
+    root = {package: tree_of(folder(package) / "__init__.py")}
     return {
         node.value: name
         for name, tree in (root | modules(package)).items()
-        for node in ast.walk(tree)
+        for node in walk(tree)
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
         and re.fullmatch(r"(shmcoll|shmrun|shmbench)(\.[a-z_]+)+", node.value)
@@ -212,7 +211,7 @@ def test_one_file_encodes_and_decodes() -> None:
         f"{path}:{node.lineno}"
         for path in files
         if path != PACKAGE / "engine/system/text.py"
-        for node in ast.walk(ast.parse(path.read_bytes()))
+        for node in walk(tree_of(path))
         if isinstance(node, ast.Call) and _is_of_text(node)
     ]
     assert found == []
@@ -246,7 +245,7 @@ def test_llvm_is_built_in_four_places() -> None:
 def _uses_llvm_ir(tree: ast.AST) -> bool:
     return any(
         isinstance(node, ast.ImportFrom) and node.module == "llvmlite" and any(a.name == "ir" for a in node.names)
-        for node in ast.walk(tree)
+        for node in walk(tree)
     ) or "llvmlite.ir" in imports(tree)
 
 
@@ -260,7 +259,7 @@ def atomics_of(name: str) -> set[str]:
     """The names that a module imports from atomics.py."""
     return {
         alias.name
-        for node in ast.walk(TREES[name])
+        for node in walk(TREES[name])
         if isinstance(node, ast.ImportFrom) and node.module == "shmcoll.engine.atomics"
         for alias in node.names
     }
@@ -281,7 +280,7 @@ def test_routines_import_no_library() -> None:
     assert [
         f"{name}:{node.lineno} {type(node).__name__}"
         for name in ROUTINES
-        for node in ast.walk(TREES[name])
+        for node in walk(TREES[name])
         if isinstance(node, (ast.Raise, ast.Try, ast.With))
     ] == []
 
@@ -304,13 +303,13 @@ def test_the_docstring_of_a_function_begins_with_what_it_does() -> None:
     assert [
         f"{name}:{node.lineno} {(ast.get_docstring(node) or '').splitlines()[0]}"
         for name, tree in TREES.items()
-        for node in ast.walk(tree)
+        for node in walk(tree)
         if isinstance(node, ast.FunctionDef) and begins_without_verb(node)
     ] == []
 
 
 def functions(tree: ast.AST) -> list[ast.FunctionDef]:
-    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    return [node for node in walk(tree) if isinstance(node, ast.FunctionDef)]
 
 
 def called(node: ast.AST) -> str | None:
@@ -323,16 +322,14 @@ def test_peek_and_poke_stay_in_private_memory() -> None:
         f"{name}:{node.lineno} {ast.unparse(node)}"
         for name in ROUTINES
         for function in functions(TREES[name])
-        for node in ast.walk(function)
+        for node in walk(function)
         if isinstance(node, ast.Call) and called(node) in ("peek", "poke") and not _is_private(node.args[0], function)
     ] == []
 
 
 def test_functions_of_private_addresses_lead_there() -> None:
     returned = {
-        function.name: [
-            _is_private(node.value, function) for node in ast.walk(function) if isinstance(node, ast.Return)
-        ]
+        function.name: [_is_private(node.value, function) for node in walk(function) if isinstance(node, ast.Return)]
         for function in functions(TREES["shmcoll.engine.messages.ring_buffers"])
         if function.name in PRIVATE_ADDRESSES
     }
@@ -346,7 +343,7 @@ def _is_private(address: ast.expr, function: ast.FunctionDef) -> bool:
     if isinstance(base, ast.Call) and called(base) in PRIVATE_ADDRESSES:
         return True
     if isinstance(base, ast.Call) and called(base) == "peek":
-        fields = {node.attr for node in ast.walk(base) if isinstance(node, ast.Attribute)}
+        fields = {node.attr for node in walk(base) if isinstance(node, ast.Attribute)}
         return not fields & SHARED_POINTERS and _is_private(base.args[0], function)
     if not isinstance(base, ast.Name):
         return False
@@ -354,7 +351,7 @@ def _is_private(address: ast.expr, function: ast.FunctionDef) -> bool:
         return True
     sources = [
         node.value
-        for node in ast.walk(function)
+        for node in walk(function)
         if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == base.id for t in node.targets)
     ]
     return bool(sources) and all(_is_private(source, function) for source in sources)
@@ -366,19 +363,19 @@ def test_only_one_file_waits() -> None:
     assert [
         f"{name}:{node.lineno}"
         for name in ROUTINES
-        for node in ast.walk(TREES[name])
-        if isinstance(node, ast.While) and looks & {called(inner) for inner in ast.walk(node)}
+        for node in walk(TREES[name])
+        if isinstance(node, ast.While) and looks & {called(inner) for inner in walk(node)}
         if name != "shmcoll.engine.protocol.wait"
     ] == []
 
 
 def test_shared_words_are_published_in_one_file() -> None:
     """Those that another rank waits for. No rank waits for what `deadlock.py` and `peer_memory.py` publish."""
-    publishers = {n for n in ROUTINES for node in ast.walk(TREES[n]) if called(node) == "store_release"}
+    publishers = {n for n in ROUTINES for node in walk(TREES[n]) if called(node) == "store_release"}
     quiet = {"shmcoll.engine.protocol.deadlock", "shmcoll.engine.protocol.peer_memory"}
     assert publishers == {"shmcoll.engine.protocol.sync"} | quiet
     for function in functions(TREES["shmcoll.engine.protocol.sync"]):
-        calls = [called(node) for node in ast.walk(function) if called(node)]
+        calls = [called(node) for node in walk(function) if called(node)]
         assert ("store_release" in calls) == bool({"wake", "wake_one"} & set(calls)), (
             f"{function.name} publishes without waking"
         )
@@ -405,7 +402,7 @@ def test_code_that_catches_all_errors_lets_those_of_signal_handlers_pass():
     """It raises again what it has caught, asks who has raised it, or is listed."""
     found = set()
     for name, tree in TREES.items():
-        for node in ast.walk(tree):
+        for node in walk(tree):
             text = ast.unparse(node) if isinstance(node, (ast.ExceptHandler, ast.With)) else ""
             catches = text.startswith("except Exception") or "suppress(Exception" in text.partition("\n")[0]
             if catches and not re.search(r"\braise$|of_handler", text, re.MULTILINE):

@@ -3,6 +3,8 @@
 import ast
 from pathlib import Path
 
+from tests.support.trees import tree_of, walk
+
 TESTS = Path(__file__).parents[1]
 BEHAVIOUR = ("conformance", "communicator", "crash", "fault_injection", "frontends", "long_runs", "users")
 INSIDE = ("calls", "collectives", "communicator", "diagnostics", "engine", "nodes", "runner", "runtime", "startup")
@@ -30,14 +32,12 @@ ABOUT_THE_INSIDE = {
 
 def files(*folders: str) -> dict[str, ast.Module]:
     return {
-        str(path.relative_to(TESTS)): ast.parse(path.read_text())
-        for folder in folders
-        for path in (TESTS / folder).rglob("*.py")
+        str(path.relative_to(TESTS)): tree_of(path) for folder in folders for path in (TESTS / folder).rglob("*.py")
     }
 
 
 def imports_the_inside(tree: ast.Module) -> bool:
-    modules = [node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    modules = [node.module or "" for node in walk(tree) if isinstance(node, ast.ImportFrom)]
     return any(module.startswith(tuple(f"shmcoll.{part}" for part in INSIDE)) for module in modules)
 
 
@@ -55,7 +55,7 @@ def test_nothing_but_until_waits_in_a_loop():
         f"{name}:{node.lineno}"
         for name, tree in files("").items()
         if name != "support/waiting.py"
-        for node in ast.walk(tree)
+        for node in walk(tree)
         if isinstance(node, ast.While) and only_sleeps(node)
     ]
     assert loops == []
