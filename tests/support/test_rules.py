@@ -17,6 +17,7 @@ ABOUT_THE_INSIDE = {
     "communicator/test_other_names.py",
     "conformance/test_common_dtype.py",
     "conformance/test_jit_messages.py",
+    "conformance/test_objects.py",
     "crash/test_buffer_check.py",
     "crash/test_composite_calls.py",
     "crash/test_deadlock.py",
