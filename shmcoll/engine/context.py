@@ -31,7 +31,7 @@ from shmcoll.engine.layout import WORD
     WINDOW_BYTES,
     FLAT_BYTES,
     SLICE_BYTES,
-    SCRATCH,  # address of private memory for accumulators, SCRATCH_BYTES long
+    SCRATCH,  # address of private memory for accumulators and for pieces, PIECE_BYTES and a page long
     CULPRIT,  # rank that a failed call complains about
     DETAIL,  # and two words about what; further down are their names in each operation
     DETAIL_2,
@@ -76,6 +76,7 @@ from shmcoll.engine.layout import WORD
 ) = (WORD * i for i in range(64))
 
 PROFILE = 82 * WORD  # address of what is recorded of this communicator, see `engine/protocol/profile.py`; 0: nothing
+CHOICES = 83 * WORD  # where the words of `engine/protocol/choices.py` are, from here on; 0: nothing is measured
 
 # this rank's windows, see `engine/native/window_memory.py`
 (
@@ -108,7 +109,8 @@ EXTRA_WORDS = 16
 
 CONTEXT_WORDS = 120  # what the routines see; engine/native/tables.py keeps its own tables behind
 
-SCRATCH_BYTES = 64 << 10
+SCRATCH_BYTES = 64 << 10  # of accumulators
+PIECE_BYTES = 256 << 10  # of what is read through the scratch memory: the caches of most cores hold twice as much
 
 ENDED = -1  # in ACTIVE: the group has ended, nobody enters again
 

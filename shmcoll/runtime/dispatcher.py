@@ -22,6 +22,7 @@ from shmcoll.engine.memory.group import Group
 from shmcoll.engine.memory.thresholds import WORDS, Thresholds
 from shmcoll.engine.messages.buffers import MessageBuffers
 from shmcoll.engine.native import entry, tables
+from shmcoll.engine.protocol import choices
 from shmcoll.engine.protocol.cells import MOVED_BYTES
 from shmcoll.engine.protocol.pace import RANGE
 from shmcoll.engine.protocol.wait import MOST_POLLS, SLICE_NS
@@ -102,7 +103,8 @@ class Dispatcher(Calls):
         self.words = tables.new_context(self.size)
         self.own_table = self.words.ctypes.data + tables.OWN_TABLE  # looking it up in each call would take 2 us
         self._ranks = np.array(group.ranks, np.int64)
-        self._scratch = np.empty(c.SCRATCH_BYTES + 64, np.uint8)
+        self._scratch = np.empty(c.PIECE_BYTES + layout.PAGE + 64, np.uint8)
+        self._choices = np.zeros(choices.ALL_WORDS, np.int64)
         self.buffers = MessageBuffers(local_rank.heap, group, rank, self.words)
         self._fill_context()
         self.failures = self.reporter(group, self.words, rank, self.buffers)
@@ -154,6 +156,7 @@ class Dispatcher(Calls):
         if not crowded:  # else the time of a copy says which rank had the core
             self.words[c.PACED_BYTES // WORD] = max(thresholds.exchange_bytes // RANGE, layout.INLINE_BYTES + 1)
             self.words[c.WRITES // WORD] = 1
+            self.words[c.CHOICES // WORD] = self._choices.ctypes.data - self.words.ctypes.data
         self._publish_witness()
 
     def _has_windows(self) -> bool:
@@ -185,6 +188,7 @@ class Dispatcher(Calls):
             (c.DIRECT_BYTES, thresholds.direct_bytes),
             (c.EXCHANGE_BYTES, thresholds.exchange_bytes),
             (c.PACED_BYTES, NEVER),
+            (c.CHOICES, 0),
             (c.TO_ALL_BYTES, TO_ALL_FACTOR * thresholds.exchange_bytes if self.size == 2 else NEVER),
             (c.SHARED_BYTES, thresholds.shared_bytes),
             (c.EXPOSING_BYTES, max(min(direct), layout.INLINE_BYTES + 1)),

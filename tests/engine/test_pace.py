@@ -13,6 +13,7 @@ from shmcoll.engine import context as c
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory.thresholds import Thresholds
 from shmcoll.engine.protocol.pace import (
+    FIRST_RETRY,
     MOST_CHANGE,
     RANGE,
     RETRY,
@@ -62,7 +63,7 @@ def rank(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rank]:
 
 
 def test_a_rank_that_has_measured_nothing_uses_the_cells_and_tries_the_other_way(rank: Rank) -> None:
-    assert rank.ways(2 * RETRY) == [*[False] * (RETRY - 1), True] * 2
+    assert [i for i, way in enumerate(rank.ways(2 * RETRY), 1) if way] == [FIRST_RETRY, RETRY + FIRST_RETRY]
 
 
 @pytest.mark.parametrize(("cell", "read", "one_copy"), [(1000, 1499, True), (1000, 1500, False), (3000, 2000, True)])
@@ -70,7 +71,8 @@ def test_one_copy_must_clearly_take_less_than_two(rank: Rank, cell: int, read: i
     rank.copy(c.WRITE_PACE, cell + 1)
     rank.copy(c.FETCH_PACE, cell - 1)
     rank.copy(c.READ_PACE, read)
-    assert rank.ways(RETRY) == [one_copy] * (RETRY - 1) + [not one_copy]
+    tried = [i for i, way in enumerate(rank.ways(RETRY), 1) if way != one_copy]
+    assert tried == [FIRST_RETRY]
 
 
 def test_the_choice_is_free_between_two_lengths(rank: Rank) -> None:
@@ -102,10 +104,10 @@ def test_a_rank_that_reads_notices_that_cells_have_become_faster(rank: Rank) -> 
     rank.copy(c.FETCH_PACE, 9000)
     rank.copy(c.READ_PACE, 4000)
     calls = 0
-    while rank.ways(1) == [True] or calls % RETRY == 0:
+    while rank.ways(1) == [True] or calls % RETRY == FIRST_RETRY - 1:
         calls += 1
         assert calls < 10 * RETRY
-        if calls % RETRY == 0:
+        if calls % RETRY == FIRST_RETRY:
             rank.copy(c.WRITE_PACE, 1000)  # where the other way was tried
             rank.copy(c.FETCH_PACE, 1000)
 
@@ -207,12 +209,17 @@ def test_calls_go_the_faster_way_and_measure_it(ranks: Any, name: str) -> None:
 
         for _ in range(3):
             exposes(10**12, 1)  # until the ranks know that they can read each other
-        told = [exposes(10**12, 1), exposes(1, 10**12), exposes(1, 10**12, RETRY - 1), exposes(10**12, 1, RETRY - 1)]
+        told = [
+            exposes(10**12, 1),
+            exposes(1, 10**12),
+            exposes(1, 10**12, FIRST_RETRY - 1),
+            exposes(10**12, 1, FIRST_RETRY - 1),
+        ]
         told.append(exposes(10**12, 1) if me else exposes(1, 10**12))
         exposes(0, 0)
         assert words[c.WRITE_PACE // WORD] > 0
         assert words[c.FETCH_PACE // WORD] > 0
-        exposes(0, 0, RETRY - 1)
+        exposes(0, 0, FIRST_RETRY - 1)
         assert words[c.READ_PACE // WORD] > 0
         return told
 

@@ -62,10 +62,11 @@ SANCTIONED = {
     },
     "shmcoll.engine.protocol.mailboxes": {"peek"},
     "shmcoll.engine.protocol.pace": {"clock", "peek", "poke"},
+    "shmcoll.engine.protocol.choices": {"clock", "peek", "poke"},
     "shmcoll.engine.protocol.cells": {"copy", "peek", "stream"},
     "shmcoll.engine.protocol.exposure": {"load", "peek", "poke", "store"},
     "shmcoll.engine.protocol.peer_memory": {
-        "copy", "load", "load_acquire", "peek", "poke", "process_gone", "read_memory", "store_release",
+        "copy", "load", "load_acquire", "peek", "poke", "process_gone", "read_memory", "store_release", "stream",
     },
     "shmcoll.engine.protocol.placement": {
         "cpu_time", "current_core", "load", "move_to", "next_core", "peek", "poke", "store",

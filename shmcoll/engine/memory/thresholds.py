@@ -32,6 +32,7 @@ TUNED = ("flat_bytes", "ring_bytes", "stream_bytes", "exchange_bytes", "direct_b
 MOST = 1 << 40
 
 CACHED_PART = 2
+CORE_SHARE = 16 << 20  # of a last-level cache, at most: a virtual machine sees all of one that it shares with others
 LEAST_STREAMED = 256 << 10  # shorter results were not measured
 
 Measured = dict[int, dict[str, int]]  # by the number of ranks
@@ -57,18 +58,19 @@ def defaults(ranks: int, cores: int) -> Thresholds:
     """Return the thresholds for a machine without measurements. With more ranks than cores, a sync waits for ranks that
     may have to get a core first. Then algorithms with few syncs are faster up to larger sizes. And cells stay in the
     cache of the core that the ranks share, so exchanges by one copy are faster only for the longest arrays."""
-    usual = Thresholds(stream_bytes=_stream_bytes(ranks, last_level_caches()))
+    usual = Thresholds(stream_bytes=_stream_bytes(ranks, cores, last_level_caches()))
     if ranks <= cores:
         return usual
     return usual._replace(flat_bytes=32 << 10, ring_bytes=48 << 10, direct_bytes=256 << 10, exchange_bytes=8 << 20)
 
 
-def _stream_bytes(ranks: int, caches: list[int]) -> int:
+def _stream_bytes(ranks: int, cores: int, caches: list[int]) -> int:
     """Return from which length on a result is streamed: the results of all ranks together are `CACHED_PART` of the
     last-level caches that so many ranks use. `engine/protocol/nontemporal.py` says why."""
     if not caches:
         return Thresholds().stream_bytes
-    return max(LEAST_STREAMED, min(len(caches), ranks) * min(caches) // (CACHED_PART * ranks))
+    available = min(min(len(caches), ranks) * min(caches), cores * CORE_SHARE)
+    return max(LEAST_STREAMED, available // (CACHED_PART * ranks))
 
 
 def of_job(ranks: int, cores: int) -> Thresholds:

@@ -9,12 +9,15 @@ So streaming pays from a size on that depends on the caches and on the number of
 MiB of last-level cache, it is where the results of all ranks together are half of that cache. There, streaming takes
 0.8 to 1.0 of the time if arrays come from memory (16 pairs in turn), and 0.8 to 1.2 if the same arrays are used again
 and again; at half that size 0.85 to 1.15 and 1.2 to 1.6, from twice that size on 0.7 to 1.0 and 0.8 to 1.2.
-If the result replaces what the rank has just read, streaming costs 1.1-1.3,
-so such results are not streamed. How a rank writes its cells, which other ranks read, is another question (`cells.py`).
+That is what is usual. It is wrong for many programs and machines: a virtual machine may have little of a cache that
+Linux describes to it as its own. So a rank that has a core tries both for each length, and stays with the faster one
+(`choices.py`). If the result replaces what the rank has just read, streaming costs 1.1-1.3, so such results are not
+streamed. How a rank writes its cells, which other ranks read, is another question (`cells.py`).
 """
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek, stream
+from shmcoll.engine.protocol.choices import RESULTS, begin_way, choice_of, note_way, way_of
 
 
 def copy_to_result(ctx, target, source, length):
@@ -27,7 +30,12 @@ def copy_to_result(ctx, target, source, length):
 
 def copy_to_unread(ctx, target, source, length):
     """Copy `length` bytes to memory of the result that this rank has not read, even if x begins at the same address."""
-    if max(peek(ctx + c.X + c.BYTES), peek(ctx + c.OUT + c.BYTES)) >= peek(ctx + c.STREAM_BYTES):
+    total = max(peek(ctx + c.X + c.BYTES), peek(ctx + c.OUT + c.BYTES))
+    choice = choice_of(ctx, RESULTS, total)
+    passes = way_of(ctx, choice, total >= peek(ctx + c.STREAM_BYTES))
+    begun = begin_way(ctx, choice)
+    if passes:
         stream(target, source, length)
     else:
         copy(target, source, length)
+    note_way(ctx, choice, begun, length)

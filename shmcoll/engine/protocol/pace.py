@@ -17,10 +17,10 @@ So each rank measures its own long copies, waits excluded. The words are private
 
 One copy or cells. An exchange in which each peer gets PACED_BYTES or more, but less than the threshold, takes one copy
 if a read has clearly taken less than a copy into a cell and one out of it: less than three quarters of both. Near the
-point where both take as long, ranks would choose differently, and then each makes copies of both kinds. Every RETRY-th
-such call takes the other way. So a rank notices that the other way has become the faster one, and pays for that 1 /
-RETRY of what the slower way takes longer. Each rank chooses for its own array, and its peers find the choice in its
-header.
+point where both take as long, ranks would choose differently, and then each makes copies of both kinds. One such call
+in RETRY takes the other way, first an early one. So a rank notices that the other way has become the faster one, and
+pays for that 1 / RETRY of what the slower way takes longer. Each rank chooses for its own array, and its peers find the
+choice in its header.
 
 Into a cell. A copy past the caches takes little time of the rank that makes it, but the peer then reads the cell from
 further away. So it pays if plain stores take longer than it and a copy out of a cell together. The first copies try
@@ -39,6 +39,7 @@ from shmcoll.engine.atomics import clock, peek, poke
 TIMED_BYTES = 8 << 10  # shorter copies are neither measured nor do they pass the caches
 UNIT = 64 << 10  # of shorter ones, every SAMPLE-th is measured: reading the clock takes 1 / 20 of 16 KiB
 SAMPLE, RETRY, RETRY_WRITE = 8, 64, 256  # powers of two
+FIRST_RETRY = 4  # the result has got its memory by then, and the ranks know that they can read each other
 MOST_CHANGE = 4
 LESS, MORE = 4, 3  # one copy takes less than three quarters of the two
 RANGE = 64  # from a threshold down to PACED_BYTES
@@ -52,7 +53,7 @@ def limit_by_pace(ctx, share, limit):
     poke(ctx + c.PACED_CALLS, calls)
     written = peek(ctx + c.PASS_PACE) if is_faster_past_caches(ctx) else peek(ctx + c.WRITE_PACE)
     one_copy = 0 < LESS * peek(ctx + c.READ_PACE) < MORE * (written + peek(ctx + c.FETCH_PACE))
-    if calls & (RETRY - 1) == 0:
+    if calls & (RETRY - 1) == FIRST_RETRY:
         one_copy = not one_copy
     return share if one_copy else limit
 

@@ -16,15 +16,26 @@ all peers can read this rank. No rank waits for it. As long as a rank does not k
 
 The kernel copies with `rep movsb`, which on Zen 3 and Zen 4 takes 6 times as long if the target begins 1 to 31 bytes
 behind the source, modulo 4096 (`engine/compiler/intrinsics.py`). Such bytes are read into the scratch memory of the
-rank first, at another distance.
+rank first, at another distance. So are long arrays where that has been faster: see `choices.py`.
 
 What a rank was allowed to do once can be refused later: a peer has ended, or its memory is not mapped any more. Then a
 read returns fewer bytes, and the reader returns PEER_LOST or UNREADABLE.
 """
 
 from shmcoll.engine import context as c
-from shmcoll.engine.atomics import copy, load, load_acquire, peek, poke, process_gone, read_memory, store_release
+from shmcoll.engine.atomics import (
+    copy,
+    load,
+    load_acquire,
+    peek,
+    poke,
+    process_gone,
+    read_memory,
+    store_release,
+    stream,
+)
 from shmcoll.engine.layout import READS, RECORD_BYTES, RECORD_PID, WITNESS, WITNESS_VALUE, WORD
+from shmcoll.engine.protocol.choices import LONG_READS, begin_way, choice_of, note_way, way_of
 from shmcoll.engine.protocol.mailboxes import mailbox
 from shmcoll.engine.protocol.wait import has_failed, in_world
 
@@ -81,9 +92,21 @@ def try_all(ctx):
 
 def read_peer(ctx, rank, target, address, length):
     """Copy bytes from an address in the private memory of a peer. Return OK, PEER_LOST or UNREADABLE."""
-    in_scratch = 0 <= target - peek(ctx + c.SCRATCH) < c.SCRATCH_BYTES
-    if not in_scratch and 0 < (target - address) & PAGE_MASK < SLOW_DISTANCE:
-        return read_in_pieces(ctx, rank, target, address, length)
+    if 0 <= target - peek(ctx + c.SCRATCH) < c.SCRATCH_BYTES:
+        return read_straight(ctx, rank, target, address, length)
+    choice = choice_of(ctx, LONG_READS, length)
+    passes = way_of(ctx, choice, 0)
+    begun = begin_way(ctx, choice)
+    if passes or 0 < (target - address) & PAGE_MASK < SLOW_DISTANCE:
+        status = read_in_pieces(ctx, rank, target, address, length, passes)
+    else:
+        status = read_straight(ctx, rank, target, address, length)
+    note_way(ctx, choice, begun, length)
+    return status
+
+
+def read_straight(ctx, rank, target, address, length):
+    """Do so by the kernel alone."""
     done = 0
     while done < length:
         part = min(length - done, MOST_BYTES)
@@ -94,17 +117,19 @@ def read_peer(ctx, rank, target, address, length):
     return c.OK
 
 
-def read_in_pieces(ctx, rank, target, address, length):
-    """Do the same through the scratch memory, at a place as far behind its page as the source."""
+def read_in_pieces(ctx, rank, target, address, length, passes):
+    """Do so through the scratch memory, at a place as far behind its page as the source. passes: the caches."""
     scratch = peek(ctx + c.SCRATCH)
-    room = c.SCRATCH_BYTES - PAGE_MASK - 1
     place = scratch + ((address - scratch) & PAGE_MASK)
-    for done in range(0, length, room):
-        part = min(length - done, room)
+    for done in range(0, length, c.PIECE_BYTES):
+        part = min(length - done, c.PIECE_BYTES)
         status = read_piece(ctx, rank, place, address + done, part)
         if status != c.OK:
             return status
-        copy(target + done, place, part)
+        if passes:
+            stream(target + done, place, part)
+        else:
+            copy(target + done, place, part)
     return c.OK
 
 

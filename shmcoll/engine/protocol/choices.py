@@ -1,0 +1,121 @@
+"""Choices between two ways of copying long arrays, which each rank makes for itself, and for each length by itself.
+
+Two questions have no answer that holds for a length, because it depends on the processor, on the part of its caches
+that others leave to us, and on whether the same arrays are used again or many in turn:
+
+    RESULTS     0: plain stores; 1: past the caches (`nontemporal.py`)
+    LONG_READS  of a peer's memory. 0: from its array into the result; 1: through a piece of private memory that fits a
+                cache, and from there past the caches. The kernel's copy fetches each line of the result that it
+                overwrites. The piece stays in the cache, so that fetch is saved (`peer_memory.py`)
+
+So a rank tries both in its own calls. The words of a choice are private, one set for each power of two in length:
+
+    CALL       the number of the last operation that asked
+    CALLS      how many have asked
+    TRIAL      in which of them the next trial begins
+    WAY        0 or 1: the way of this call
+    COUNTS     whether its copies are measured
+    BYTES, NS  what it has copied so far, and how long that took
+    PACES      ns for 64 KiB in the fastest call that was measured: on way 0; on way 1
+
+A call takes the same way in all its copies. The first calls take the usual way. TRIES calls before a trial are
+measured. Then TRIES calls take the other way. The first of them is not measured, because it finds the caches as the
+other way has left them. Nor is the very first call: its result may have no memory yet. The fastest call on each way is
+compared, as others may interrupt all the rest. After the trial the rank takes the faster way. What is not usual must be
+clearly faster (LESS, MORE): plain stores leave the result in the caches for its reader, as far as they have room for
+it. INTERVAL calls later comes the next trial, and so many times as many later as the slower way took longer, up to
+MOST_INTERVALS. So trials cost a hundredth or two.
+
+No agreement is needed, and no result depends on a choice. With more ranks than cores there are no such words (CHOICES
+is 0): the time of a copy says which rank had the core. Then, and for results shorter than LEAST, each rank takes the
+usual way.
+"""
+
+from shmcoll.engine import context as c
+from shmcoll.engine.atomics import clock, peek, poke
+from shmcoll.engine.layout import WORD
+from shmcoll.engine.protocol.pace import UNIT
+
+RESULTS, LONG_READS = range(2)
+KINDS = 2
+
+LEAST = 256 << 10
+LENGTHS = 10  # the last one is for 128 MiB and all that is longer
+CALL, CALLS, TRIAL, WAY, COUNTS, BYTES, NS, PACES = (WORD * i for i in range(8))
+CHOICE_BYTES = 9 * WORD
+ALL_WORDS = KINDS * LENGTHS * CHOICE_BYTES // WORD
+
+TRIES, FIRST_TRIAL = 4, 5
+INTERVAL, MOST_INTERVALS = 256, 16
+LESS, MORE = 8, 7  # the way that is not usual takes less than seven eighths
+
+
+def choice_of(ctx, kind, length):
+    """Return where the words for a length are, from the context on; 0: there are none."""
+    choices = peek(ctx + c.CHOICES)
+    if choices == 0 or length < LEAST:
+        return 0
+    place, rest = choices + kind * LENGTHS * CHOICE_BYTES, length // (2 * LEAST)
+    last = place + (LENGTHS - 1) * CHOICE_BYTES
+    while rest > 0 and place < last:
+        place, rest = place + CHOICE_BYTES, rest >> 1
+    return place
+
+
+def way_of(ctx, choice, usual):
+    """Return the way of this call, 0 or 1. `usual`: the way to take unless the other one is clearly faster."""
+    if choice == 0:
+        return usual
+    if peek(ctx + choice + CALL) != peek(ctx + c.SEQUENCE):
+        poke(ctx + choice + CALL, peek(ctx + c.SEQUENCE))
+        choose(ctx, choice, usual)
+    return peek(ctx + choice + WAY)
+
+
+def choose(ctx, choice, usual):
+    """Choose the way of a call that begins."""
+    calls = peek(ctx + choice + CALLS) + 1
+    poke(ctx + choice + CALLS, calls)
+    if calls == 1:
+        poke(ctx + choice + WAY, usual)
+        poke(ctx + choice + TRIAL, FIRST_TRIAL)
+    note_call(ctx, choice)
+    turn = calls - peek(ctx + choice + TRIAL)
+    if turn == -TRIES or turn == 0:
+        way = peek(ctx + choice + WAY) if turn < 0 else 1 - peek(ctx + choice + WAY)
+        poke(ctx + choice + WAY, way)
+        poke(ctx + choice + PACES + way * WORD, 0)
+    elif turn == TRIES:
+        end_trial(ctx, choice, usual, calls)
+    poke(ctx + choice + COUNTS, -TRIES <= turn < TRIES and turn != 0 and calls > 1)
+
+
+def note_call(ctx, choice):
+    """Let the last call count, if it was measured."""
+    pace, length = choice + PACES + peek(ctx + choice + WAY) * WORD, peek(ctx + choice + BYTES)
+    if length > 0:
+        took = peek(ctx + choice + NS) * UNIT // length
+        poke(ctx + pace, min(took, peek(ctx + pace)) if peek(ctx + pace) else took)
+    poke(ctx + choice + BYTES, 0)
+    poke(ctx + choice + NS, 0)
+
+
+def end_trial(ctx, choice, usual, calls):
+    """Go on with the faster way, and say when to try again."""
+    expected, other = peek(ctx + choice + PACES + usual * WORD), peek(ctx + choice + PACES + (1 - usual) * WORD)
+    is_measured = expected > 0 and other > 0
+    poke(ctx + choice + WAY, 1 - usual if is_measured and LESS * other < MORE * expected else usual)
+    times = max(expected, other) // min(expected, other) if is_measured else 1
+    poke(ctx + choice + TRIAL, calls + INTERVAL * min(times, MOST_INTERVALS))
+
+
+def begin_way(ctx, choice):
+    """Return when a copy begins on the way of this call; 0 if it is not measured."""
+    return clock() if choice and peek(ctx + choice + COUNTS) else 0
+
+
+def note_way(ctx, choice, begun, length):
+    """Let a copy count that began at `begun` and has just ended."""
+    if begun:
+        poke(ctx + choice + NS, peek(ctx + choice + NS) + clock() - begun)
+        poke(ctx + choice + BYTES, peek(ctx + choice + BYTES) + length)

@@ -1,0 +1,176 @@
+"""Long copies go the way that has been faster in trials: see `engine/protocol/choices.py`."""
+
+import ctypes
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shmcoll.engine import atomics
+from shmcoll.engine import context as c
+from shmcoll.engine.layout import WORD
+from shmcoll.engine.memory.thresholds import Thresholds
+from shmcoll.engine.protocol.choices import (
+    ALL_WORDS,
+    CHOICE_BYTES,
+    FIRST_TRIAL,
+    INTERVAL,
+    KINDS,
+    LEAST,
+    LENGTHS,
+    LESS,
+    LONG_READS,
+    MORE,
+    MOST_INTERVALS,
+    RESULTS,
+    TRIES,
+    WAY,
+    begin_way,
+    choice_of,
+    note_way,
+    way_of,
+)
+from shmcoll.engine.protocol.pace import UNIT
+from shmcoll.engine.system.cores import usable_cores
+
+
+class Rank:
+    """`atomics.hooks` of a rank whose copies take as long as the test says."""
+
+    def __init__(self) -> None:
+        self.words = (ctypes.c_int64 * c.CONTEXT_WORDS)()
+        self.choices = (ctypes.c_int64 * ALL_WORDS)()
+        self.words[c.CHOICES // WORD] = ctypes.addressof(self.choices) - ctypes.addressof(self.words)
+        self.ctx, self.time, self.clocks = ctypes.addressof(self.words), 10**15, 0
+
+    def clock(self) -> int:
+        self.clocks += 1
+        return self.time
+
+    def call(self, usual: int, times: tuple[int, int], length: int = LEAST, copies: int = 3) -> int:
+        """Make a call of some copies of 64 KiB, each of which takes so many ns on way 0 and on way 1."""
+        self.words[c.SEQUENCE // WORD] += 1
+        ways = set()
+        for _ in range(copies):
+            choice = choice_of(self.ctx, RESULTS, length)
+            ways.add(way := way_of(self.ctx, choice, usual))
+            begun = begin_way(self.ctx, choice)
+            self.time += times[way]
+            note_way(self.ctx, choice, begun, UNIT)
+        assert len(ways) == 1
+        return way
+
+    def calls(self, count: int, usual: int, *times: int) -> list[int]:
+        return [self.call(usual, times) for _ in range(count)]
+
+
+@pytest.fixture
+def rank(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rank]:
+    made = Rank()
+    monkeypatch.setattr(atomics, "hooks", made)
+    yield made
+
+
+FIRST = FIRST_TRIAL - 1
+
+
+@pytest.mark.parametrize("usual", [0, 1])
+@pytest.mark.parametrize(
+    ("expected", "other", "wins"),
+    [(1000, 500, True), (1000, 1000 * MORE // LESS, False), (1000, 1000 * MORE // LESS - 1, True), (500, 1000, False)],
+)
+def test_a_way_that_is_not_usual_must_clearly_be_faster(
+    rank: Rank, usual: int, expected: int, other: int, wins: bool
+) -> None:
+    times = (expected, other) if usual == 0 else (other, expected)
+    best = 1 - usual if wins else usual
+    assert rank.calls(FIRST + TRIES, usual, *times) == [usual] * FIRST + [1 - usual] * TRIES
+    assert rank.calls(20, usual, *times) == [best] * 20
+
+
+@pytest.mark.parametrize(("slower", "times"), [(1500, 1), (3000, 3), (10**6, MOST_INTERVALS)])
+def test_trials_are_the_rarer_the_more_they_lose(rank: Rank, slower: int, times: int) -> None:
+    rank.calls(FIRST + TRIES, 0, 1000, slower)
+    assert rank.calls(times * INTERVAL, 0, 1000, slower) == [0] * times * INTERVAL
+    assert rank.calls(TRIES + 1, 0, 1000, slower) == [1] * TRIES + [0]
+
+
+def test_a_trial_notices_that_the_other_way_has_become_faster(rank: Rank) -> None:
+    assert rank.calls(FIRST + TRIES + 1, 0, 1000, 500)[-1] == 1
+    rank.calls(2 * INTERVAL, 0, 1000, 500)
+    assert rank.calls(1, 0, 1000, 500) == [0], "the trial"
+    rank.calls(2 * INTERVAL + 2 * TRIES, 0, 1000, 1200)
+    assert rank.calls(50, 0, 1000, 1200) == [0] * 50
+
+
+def test_copies_that_were_interrupted_and_the_first_after_a_change_do_not_count(rank: Rank) -> None:
+    slow = {0, 2, 3, 4, 5, 6}
+    for i in range(FIRST + TRIES):
+        rank.call(0, (10**6, 10**6) if i in slow else (1000, 800))
+    assert rank.calls(5, 0, 1000, 800) == [1] * 5
+
+
+def test_only_calls_of_a_trial_and_before_it_look_at_the_clock(rank: Rank) -> None:
+    rank.calls(FIRST + TRIES, 0, 1000, 1500)
+    assert rank.clocks == 2 * 3 * (FIRST - 1 + TRIES - 1)
+    rank.calls(INTERVAL - TRIES, 0, 1000, 1500)
+    assert rank.clocks == 2 * 3 * (FIRST - 1 + TRIES - 1)
+
+
+def test_each_length_and_kind_has_words_of_its_own(rank: Rank) -> None:
+    first = rank.words[c.CHOICES // WORD]
+    for kind in (RESULTS, LONG_READS):
+        assert choice_of(rank.ctx, kind, LEAST - 1) == 0
+        places = [choice_of(rank.ctx, kind, LEAST << i) for i in range(LENGTHS + 3)]
+        own = [first + (kind * LENGTHS + i) * CHOICE_BYTES for i in range(LENGTHS)]
+        assert places == own + own[-1:] * 3
+        assert [choice_of(rank.ctx, kind, (LEAST << (i + 1)) - 1) for i in range(LENGTHS)] == own
+    assert KINDS * LENGTHS * CHOICE_BYTES == WORD * ALL_WORDS
+
+
+def test_without_words_the_usual_way_is_taken(rank: Rank) -> None:
+    rank.words[c.CHOICES // WORD] = 0
+    for usual in (0, 1):
+        assert rank.calls(20, usual, *((1, 10**6)[:: 1 - 2 * usual])) == [usual] * 20
+    assert rank.clocks == 0
+
+
+@pytest.mark.parametrize("passes", [0, 1])
+def test_results_are_the_same_on_both_ways(ranks: Any, passes: int) -> None:
+    """Whole arrays and parts of them, at addresses of every kind, through cells and in one copy."""
+
+    def work(comm: Any) -> int:
+        dispatcher, me = comm._dispatcher, comm.rank
+        words, known = dispatcher.words, dispatcher._choices
+        dispatcher.choose_by(Thresholds(exchange_bytes=256 << 10))
+        words[c.CHOICES // WORD] = known.ctypes.data - words.ctypes.data
+        turns = 0
+        for n in (300_000, 1_000_003):
+            for begin in (0, 1, 13):
+                both = [np.arange(begin + 2 * n, dtype=np.int32)[begin:] * (r + 1) for r in range(2)]
+                out = np.empty(begin + 4 * n, np.int32)[begin:]
+                for _ in range(3):
+                    known[:] = 0
+                    known[WAY // WORD :: CHOICE_BYTES // WORD] = passes
+                    known[1 :: CHOICE_BYTES // WORD] = 10**6  # calls so far: the next trial is far away
+                    known[2 :: CHOICE_BYTES // WORD] = 10**9
+                    x, half = both[me], slice(me * n, (me + 1) * n)
+                    assert np.array_equal(comm.all_gather(x, out=out), np.concatenate(both))
+                    wanted = np.concatenate([both[0][half], both[1][half]])
+                    assert np.array_equal(comm.all_to_all(x, out=out[: 2 * n]), wanted)
+                    assert np.array_equal(comm.all_to_all_v(x, [n, n], out=out[: 2 * n])[0], wanted)
+                    got = comm.gather(x, 0, out=out if me == 0 else None)
+                    assert me or np.array_equal(got, np.concatenate(both))
+                    turns += 1
+        return turns
+
+    assert ranks(2, work) == [18] * 2
+
+
+@pytest.mark.parametrize("number", [2, 64])
+def test_nothing_is_chosen_with_more_ranks_than_cores(ranks: Any, number: int) -> None:
+    def work(comm: Any) -> bool:
+        return bool(comm._dispatcher.words[c.CHOICES // WORD])
+
+    assert ranks(number, work) == [number <= usable_cores()] * number
