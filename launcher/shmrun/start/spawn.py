@@ -57,7 +57,7 @@ def start(job: Job, mask: Iterable[int]) -> list[Rank] | Self:
     """
     launcher = os.getpid()
     signal.pthread_sigmask(signal.SIG_BLOCK, READ)
-    _settle()
+    _settle(job)
     before = _open_descriptors()
     limits = _allow_descriptors(job, len(before))
     ranks: list[Rank] = []
@@ -102,8 +102,11 @@ def _allow_descriptors(job: Job, taken: int) -> tuple[int, int]:
     return limit, most
 
 
-def _settle() -> None:
-    """Do once what each rank would otherwise do itself: flush buffered output, freeze objects, clear modules."""
+def _settle(job: Job) -> None:
+    """Do once what each rank would otherwise do itself: import, flush buffered output, freeze objects, clear
+    modules."""
+    if job.fork:
+        import shmrun.start.run_python
     for stream in (sys.stdout, sys.stderr):
         if stream:  # None if the launcher was started with it closed
             stream.flush()
