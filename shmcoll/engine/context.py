@@ -76,7 +76,7 @@ from shmcoll.engine.layout import WORD
 ) = (WORD * i for i in range(64))
 
 PROFILE = 82 * WORD  # address of what is recorded of this communicator, see `engine/protocol/profile.py`; 0: nothing
-CHOICES = 83 * WORD  # where the words of `engine/protocol/choices.py` are, from here on; 0: nothing is measured
+CHOICES = 90 * WORD  # where the words of `engine/protocol/choices.py` are, from here on; 0: nothing is measured
 
 # this rank's windows, see `engine/native/window_memory.py`
 (
@@ -99,15 +99,15 @@ CHOICES = 83 * WORD  # where the words of `engine/protocol/choices.py` are, from
 ) = (WORD * i for i in range(64, 82))  # fmt: skip
 
 # two array views, filled from ndarrays by engine/native/arguments.py
-X = 88 * WORD
-OUT = 96 * WORD
+X = 96 * WORD
+OUT = 104 * WORD
 DATA, COUNT, ITEM, BYTES, DIMENSIONS, DIMS, DTYPE = (WORD * i for i in range(7))
 
 # further integer arguments of the call
-EXTRA = 104 * WORD
+EXTRA = 112 * WORD
 EXTRA_WORDS = 16
 
-CONTEXT_WORDS = 120  # what the routines see; engine/native/tables.py keeps its own tables behind
+CONTEXT_WORDS = 128  # what the routines see; engine/native/tables.py keeps its own tables behind
 
 SCRATCH_BYTES = 64 << 10  # of accumulators
 PIECE_BYTES = 256 << 10  # of what is read through the scratch memory: the caches of most cores hold twice as much

@@ -1,6 +1,9 @@
 """The arena's picture: offsets recomputed by hand, nothing overlaps, ranks keep off each other's cache lines."""
 
+import ast
 import itertools
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -153,3 +156,17 @@ def test_words_of_the_context_do_not_overlap() -> None:
     assert context.X + context.DTYPE < context.OUT
     assert context.OUT + context.DTYPE < context.EXTRA
     assert context.EXTRA + 8 * context.EXTRA_WORDS <= 8 * context.CONTEXT_WORDS
+    words = [(name, place) for names in assigned_words() for name, place in names]
+    places = [place for _, place in words]
+    assert len(places) > 80
+    assert [name for name, place in words if places.count(place) > 1] == []
+    assert max(places) < context.X
+
+
+def assigned_words() -> Iterator[list[tuple[str, int]]]:
+    """The names of words in front of the arrays, and where they are: those of `N * WORD`, and of `WORD * i for i`."""
+    for node in ast.parse(Path(str(context.__file__)).read_text()).body:
+        if isinstance(node, ast.Assign) and "WORD" in ast.unparse(node.value):
+            names = [n.id for n in ast.walk(node.targets[0]) if isinstance(n, ast.Name)]
+            if not {"X", "OUT", "DATA", "EXTRA"} & set(names):
+                yield [(name, getattr(context, name)) for name in names]
