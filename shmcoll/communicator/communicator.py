@@ -74,6 +74,7 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
         self._identity = which
         self._subgroup_name = subgroup_name
         self._splits = self._shrinks = 0
+        self._messages: Communicator | None = None  # the group of its messages: see `_for_messages`
         self._composite = {}
         self._open(self._dispatcher_type(local_rank, group, group.ranks.index(local_rank.rank)))
         self._closing = threading.RLock()
@@ -325,45 +326,62 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
         assert made is not None
         return made
 
-    def _split(self, call: str, mine: tuple[bool, int, int]) -> Communicator | None:
-        """Return the group of the ranks of one color. mine: whether this rank joins a group, its color and its key."""
+    def _split(self, call: str, mine: tuple[bool, int, int], *, messages: bool = False) -> Communicator | None:
+        """Return the group of the ranks of one color. mine: whether this rank joins a group, its color and its key.
+        messages: whether it gets a group for messages, too, which its `_for_messages` returns."""
         self._local_rank.check_not_within(call)
         watch = OfParent(self._dispatcher.failures, call, self.timeout)
-        made: Communicator | None = None
-        new: tuple[tuple[int, ...], Identity] | None = None  # the group: its ranks and its identity
+        ranks: tuple[int, ...] = ()
+        new: list[Identity] = []  # of the groups: the one that is returned, and that of its messages
+        made: list[Communicator] = []
 
         def make(parts: Parts) -> None:
-            nonlocal made, new
-            told = parts.all_to_all(np.tile(np.array([mine], np.int64), (self._size, 1))).tolist()
+            nonlocal ranks
+            members = self._members(parts, call, mine)
             self._splits += 1
-            members = [rank for rank in range(self._size) if mine[0] and told[rank][:2] == [1, mine[1]]]
-            members.sort(key=lambda rank: told[rank][2])
-            ranks = tuple(self._dispatcher.group.ranks[rank] for rank in members)
-            new = (ranks, identity(ranks, "split", self._identity, self._splits)) if mine[0] else None
-            found, word = None, 0  # the error of a leader that has no memory, and what it tells of it
+            if mine[0]:
+                ranks = tuple(self._dispatcher.group.ranks[rank] for rank in members)
+                new.append(identity(ranks, "split", self._identity, self._splits))
+                if messages:
+                    new.append(identity(ranks, "messages", new[0]))
+            found, slots = None, [0, 0]  # the error of a leader that has no memory; what it tells: 1 + slot, or why
             if new and members[0] == self._rank:
                 try:
-                    made = self._joined(*new, watch)
+                    for i, which in enumerate(new):
+                        made.append(self._joined(ranks, which, watch, cells=i == 0))
+                        slots[i] = 1 + self._local_rank.groups.slot_of(made[i]._dispatcher.group)
                 except ArenaError as error:
                     if not getattr(error, "is_common", False):
                         raise
-                    found, word = error, refusal_word(error)
+                    found, slots = error, [refusal_word(error)] * 2
             # Dimensions unlike those of the first part: see `composite_calls.py`
-            words = parts.all_to_all(np.full((self._size, 1), word)).ravel()
-            if words.any():
-                leader = int(np.flatnonzero(words)[0])
+            told = parts.all_gather(np.array(slots)).tolist()
+            if min(told) < 0:
+                leader = next(i for i, word in enumerate(told) if word < 0) // 2
                 who = f"{call} on rank {self._dispatcher.failures.name}: {self._dispatcher.group.names([leader])}"
-                raise found or refusal(who, int(words[leader]))
-            if new and made is None:
-                made = self._joined(*new, watch)
+                raise found or refusal(who, told[2 * leader])
+            if new and not made:
+                slots = told[2 * members[0] : 2 * members[0] + 2]
+                for i, which in enumerate(new):
+                    made.append(self._joined(ranks, which, watch, cells=i == 0, slot=slots[i] - 1))
+            if len(made) > 1:
+                made[0]._pair_with(made[1])
 
         try:
             self._compose(call, make)
-            return made
+            return made[0] if made else None
         except BaseException as error:
-            if new:
-                self._abandon(*new, watch, error)
+            for which in new:
+                self._abandon(ranks, which, watch, error)
             raise
+
+    def _members(self, parts: Parts, call: str, mine: tuple[bool, int, int]) -> list[int]:
+        """Return the ranks of the color of this one, in their new order. Those of a `dup` are known."""
+        if call == "dup":
+            return list(range(self._size))
+        told = parts.all_gather(np.array([mine], np.int64)).tolist()
+        members = [rank for rank in range(self._size) if mine[0] and told[rank][:2] == [1, mine[1]]]
+        return sorted(members, key=lambda rank: told[rank][2])
 
     def _close_because(self, call: str, error: BaseException) -> None:
         """Leave a group because an error ends the call that has made it. Other ranks may wait in the group already:
@@ -420,22 +438,29 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
         arena, rank = self._local_rank.arena, self._local_rank.rank
         world = tuple(self._dispatcher.group.ranks[rank] for rank in members)
         which = identity(world, "subgroup", name, self._local_rank.closes[world, name])
+        self._local_rank.subgroups.add(which)
         return self._join(world, which, OfMembers(arena, world, rank, self.timeout), name)
 
     def _for_messages(self) -> Communicator:
         """Return a group of the same ranks for messages alone, so that they pass the asynchronous collectives of this
         one. What ends one group ends both. All ranks call it once. They leave both if it fails."""
+        if self._messages:
+            return self._messages
         ranks, local_rank = self._dispatcher.group.ranks, self._local_rank
         watch = OfMembers(local_rank.arena, ranks, local_rank.rank, self.timeout)
         try:
             made = self._join(ranks, identity(ranks, "messages", self._identity), watch, cells=False)
-            mine, theirs = self._dispatcher.failures, made._dispatcher.failures
-            mine.partner, theirs.partner, theirs.where = theirs, mine, mine.where
+            self._pair_with(made)
             return made
         except BaseException as error:
             if not self._stays_open():
                 self._close_because("the group of its messages", error)
             raise
+
+    def _pair_with(self, messages: Communicator) -> None:
+        """Have what ends one of these two groups end both. messages: that of the messages of this one."""
+        self._messages, mine, theirs = messages, self._dispatcher.failures, messages._dispatcher.failures
+        mine.partner, theirs.partner, theirs.where = theirs, mine, mine.where
 
     def shrink(self) -> Communicator:
         """Return the group of the ranks that are left, after a failure has ended this one. Every survivor calls it.
@@ -558,9 +583,11 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
         *,
         make: Callable[..., Communicator] | None = None,
         cells: bool = True,
+        slot: int | None = None,
     ) -> Communicator:
         """Do the same; the caller abandons the group after an error. watch: see `group_search.py`. name: that of a
-        subgroup. make: makes the communicator, by default `Communicator`. cells: whether it makes collectives."""
+        subgroup. make: makes the communicator, by default `Communicator`. cells: whether it makes collectives. slot: as
+        for `find`."""
         make, local_rank = make or Communicator, self._local_rank
         local_rank.check_not_within(watch.call)
         known: dict[Identity, Communicator] = local_rank.communicators
@@ -568,7 +595,7 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
             with local_rank.looking():
                 group = None
                 if local_rank.rank != ranks[0]:
-                    group = find(local_rank.arena, ranks, which, local_rank.rank, watch, cells=cells)
+                    group = find(local_rank.arena, ranks, which, local_rank.rank, watch, cells=cells, slot=slot)
                 with local_rank.lock:
                     if which not in known:  # another thread may have made it meanwhile
                         group = group or local_rank.groups.lead(ranks, which, cells=cells)
@@ -586,7 +613,7 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
                 local_rank.forget(which)
             if me != 0:
                 with contextlib.suppress(ShmcollError):
-                    group = entered(local_rank.arena, ranks[0], which, watch.call)
+                    group = entered(local_rank.arena, ranks[0], which, watch.call, cells=False)
                 if group and not watch.is_joint and not has_joined(group, me):
                     group = None  # this rank may call again
             local_rank.groups.abandon(group, me, which, text, leaves=not watch.is_joint)

@@ -27,8 +27,8 @@ from shmcoll.runtime.dispatcher import Dispatcher
 
 #: the routines of the parts of each composite call
 ROUTINES = {
-    "split": ("all_to_all",),
-    "dup": ("all_to_all",),
+    "split": ("all_gather",),
+    "dup": ("all_gather",),
     "views": ("all_gather", "all_gather_v", "barrier"),
     "broadcast_object": ("broadcast",),
     "gather_object": ("all_gather", "gather_v"),

@@ -189,6 +189,9 @@ def native_entry(name: str) -> str:
     return f'self._{name} or self._load("{name}")'
 
 
+_ENTRIES = [f"_{name}" for name in RECORDS]
+
+
 class NativeCalls(Border):
     """The attributes that the methods of a group use."""
 
@@ -201,8 +204,8 @@ class NativeCalls(Border):
         attribute of these names: this way CPython finds them fastest."""
         self._dispatcher = dispatcher
         self._rank, self._size = dispatcher.rank, dispatcher.size
-        for name in RECORDS:
-            setattr(self, f"_{name}", None)
+        for name in _ENTRIES:
+            setattr(self, name, None)
 
     @property
     def rank(self) -> int:

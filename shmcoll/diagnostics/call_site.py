@@ -6,10 +6,10 @@ time: its site is noted when it is submitted.
 """
 
 import contextlib
+import os
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from types import FrameType
 
 from shmcoll.engine.system.text import printable
@@ -81,6 +81,6 @@ def places(sites: Iterable[Site | None]) -> str:
 
 def short_path(path: str) -> str:
     """Return the path relative to the current directory if it is below; otherwise the whole path. For messages."""
-    with contextlib.suppress(ValueError, OSError):  # elsewhere, or no current directory
-        path = str(Path(path).relative_to(Path.cwd()))
+    with contextlib.suppress(OSError):  # no current directory
+        path = path.removeprefix(f"{os.getcwd()}/")  # noqa: PTH109 - a Path would take 20 us
     return printable(path)  # a program that prints an error must not get another one

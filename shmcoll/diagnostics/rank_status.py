@@ -20,6 +20,7 @@ from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
+from shmcoll.engine.memory.slot_tables import tables
 from shmcoll.engine.messages.buffers import SeenMessages
 from shmcoll.engine.system.handlers import ignored
 from shmcoll.engine.system.processes import has_ended
@@ -104,8 +105,8 @@ def open_groups(arena: Arena) -> list[Group]:
     """Return the group of all ranks, and those in the directories of their leaders."""
     found = [Group.world(arena)]
     for leader in range(arena.ranks):
-        base = layout.directory_offset(arena.ranks, leader) + layout.SLOTS
-        slots = memoryview(arena.read(base, layout.SLOT_COUNT * layout.SLOT_BYTES)).cast("q").tolist()
+        read = (arena.read(table, slots * layout.SLOT_BYTES) for table, slots in tables(arena, leader))
+        slots = memoryview(b"".join(read)).cast("q").tolist()
         for identity, offset in zip(slots[::2], slots[1::2], strict=True):
             if identity and 0 < offset <= arena.size - layout.group_bytes(1, 0):  # one without cells
                 size = arena.load(offset + layout.SIZE)

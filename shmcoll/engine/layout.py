@@ -16,6 +16,7 @@
     40       LOOKING       how many calls of this rank look for groups (`runtime/group_search.py`)
     48       LEARNING      how many calls of this rank learn of blocks of other ranks (`memory/holds.py`)
     56       PROFILE       where the profile of this rank is in the arena (`protocol/profile.py`); 0: there is none
+    64       MORE          where tables of further slots are in its heap, page aligned; 0: not there yet
     128      SLOTS         {identity, offset} of the region of each group that it leads; identity 0: a free slot
 
     group region of n ranks, page aligned
@@ -75,6 +76,8 @@
 Words that different ranks write are at least 128 bytes apart: two cache lines, because processors fetch them in pairs.
 """
 
+from functools import cache
+
 MAGIC = int.from_bytes(b"SHMCOLL\x00", "little")
 VERSION = 12
 
@@ -130,7 +133,9 @@ ARRAYS = 8  # bytes of the arena that the rank holds for ordinary numpy arrays, 
 ARRAYS_PEAK = 16  # the most that it has held
 UNFIT = 24  # arrays that found no room, and became private
 UNFIT_BYTES = 32
-LOOKING, LEARNING, PROFILE = 5 * WORD, 6 * WORD, 7 * WORD
+LOOKING, LEARNING, PROFILE, MORE = (WORD * i for i in range(5, 9))
+MORE_TABLES = 6
+MORE_SLOTS = 4096  # in each of them
 SLOTS = LINE
 SLOT_BYTES = 2 * WORD
 SLOT_IDENTITY, SLOT_OFFSET = 0, WORD
@@ -309,10 +314,12 @@ def rings_offset(ranks: int) -> int:
     return TABLES + 2 * table_bytes(ranks)
 
 
+@cache
 def mailbox_bytes(ranks: int) -> int:
     return rings_offset(ranks) + align(ranks * WORD, LINE)
 
 
+@cache
 def mailboxes_offset(ranks: int) -> int:
     """Return the offset of the mailboxes within the region of a group of `ranks`. The following functions are alike."""
     return align(MEMBERS + ranks * WORD, PAGE)
@@ -334,6 +341,7 @@ def flight_offset(ranks: int, rank: int) -> int:
     return site_offset(ranks, ranks) + rank * FLIGHT_ENTRIES * FLIGHT_BYTES
 
 
+@cache
 def cells_offset(ranks: int) -> int:
     return align(flight_offset(ranks, ranks), PAGE)
 

@@ -7,6 +7,17 @@ from shmcoll.mpi.objects.handles import COMM
 from shmcoll.mpi.process import PROCESS
 
 
+def parted(native: Any, color: int | None, key: int) -> Any:
+    """Return the communicator of shmcoll of the ranks that pass this color, with its group for messages; None for no
+    color."""
+    return native._split("split", (color is not None, color or 0, key), messages=True)
+
+
+def copied(native: Any) -> Any:
+    """Return a communicator of shmcoll of the same ranks, with its group for messages."""
+    return native._split("dup", (True, 0, native.rank), messages=True)
+
+
 def made(native: Any, group: Group, parent: Comm, *, remote: Group | None = None, offset: int = 0) -> Comm:
     """Return a new communicator. It has the error handler of the one that it comes from."""
     comm = Comm(native, native._for_messages(), group, remote=remote, offset=offset)

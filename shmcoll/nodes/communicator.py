@@ -110,7 +110,7 @@ class NodesCommunicator(NodesSharedResults, NodesMessages):
 
     # --- groups -------------------------------------------------------------------------------------------------------
 
-    def _split(self, call: str, mine: tuple[bool, int, int]) -> Communicator | None:
+    def _split(self, call: str, mine: tuple[bool, int, int], *, messages: bool = False) -> Communicator | None:
         return groups.split(self, call, mine)
 
     def subgroup(self, ranks: Iterable[SupportsIndex], *, name: str = "") -> Communicator:

@@ -5,7 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from shmcoll.engine.compiler import compile as code
 from shmcoll.engine.kernels.dtypes import DType
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory import pages
+from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.memory.thresholds import WORDS, Thresholds
 from shmcoll.engine.messages.buffers import MessageBuffers
@@ -100,8 +101,10 @@ class Dispatcher(Calls):
         self.group = group
         self.rank = rank
         self.size = group.size
-        self.words = tables.new_context(self.size)
-        self.own_table = self.words.ctypes.data + tables.OWN_TABLE  # looking it up in each call would take 2 us
+        if self.size not in local_rank.contexts:
+            local_rank.contexts[self.size] = _new_context(group.arena, self.size)
+        self.words = local_rank.contexts[self.size].copy()
+        self.own_table = _address(self.words) + tables.OWN_TABLE  # looking it up in each call would take 2 us
         self._ranks = np.array(group.ranks, np.int64)
         self._scratch = np.empty(c.PIECE_BYTES + layout.PAGE + 64, np.uint8)
         self._choices = np.zeros(choices.ALL_WORDS, np.int64)
@@ -121,56 +124,34 @@ class Dispatcher(Calls):
     def _fill_context(self) -> None:
         arena, size = self.group.arena, self.size
         base, group = arena.address, arena.address + self.group.offset
-        # The creator's view of the cores: a rank that is bound to one core sees that one alone
-        crowded = arena.ranks > arena.load(layout.JOB_CORES)
+        committed = arena.load(self.group.mailbox(self.rank) + layout.COMMITTED)
+        has_windows = self.group.offset == arena.world or committed == self.words.item(c.WINDOW_BYTES // WORD)
         for offset, value in (
             (c.ARENA, base),
-            (c.ARENA_BYTES, arena.size),
             (c.GROUP, group),
-            (c.RANKS, self._ranks.ctypes.data),
+            (c.RANKS, _address(self._ranks)),
             (c.MAILBOXES, group + layout.mailboxes_offset(size)),
-            (c.STRIDE, layout.mailbox_bytes(size)),
             (c.CELLS, group + layout.cells_offset(size)),
             (c.FLIGHTS, group + layout.flight_offset(size, self.rank)),
             (c.RECORDS, base + layout.record_offset(arena.ranks, 0, layout.BY_RANK)),
             (c.RECORDS_LAUNCHER, base + layout.record_offset(arena.ranks, 0, layout.BY_LAUNCHER)),
             (c.RANK, self.rank),
-            (c.SIZE, size),
-            (c.POLLS, 0 if crowded else MOST_POLLS),
-            (c.YIELDS, 32 if crowded else 4),
-            (c.SLEEP, SLICE_NS),
-            (c.TIMEOUT, arena.load(layout.JOB_TIMEOUT)),
-            (c.CELL_BYTES, arena.load(layout.JOB_CELL_BYTES)),
-            (c.WRITES, -1),
-            (c.WINDOW_BYTES, arena.load(layout.JOB_WINDOW_BYTES)),
-            (c.MAIL, self.buffers.words.ctypes.data),
-            (c.RINGS, layout.rings_offset(size)),
-            (c.SCRATCH, layout.align(self._scratch.ctypes.data, 64)),
-            (c.HELPERS, helpers.ADDRESS),
-            (c.COMMIT_BY, 0 if self._has_windows() else pages.function_to_commit()),
-            (c.COMMITTED, arena.load(self.group.mailbox(self.rank) + layout.COMMITTED)),
+            (c.MAIL, _address(self.buffers.words)),
+            (c.SCRATCH, layout.align(_address(self._scratch), 64)),
+            (c.COMMIT_BY, 0 if has_windows else pages.function_to_commit()),
+            (c.COMMITTED, committed),
         ):
             self.words[offset // WORD] = value
-        thresholds = Thresholds(*map(arena.load, WORDS))
-        self.choose_by(thresholds)
-        if not crowded:  # else the time of a copy says which rank had the core
-            self.words[c.PACED_BYTES // WORD] = max(thresholds.exchange_bytes // RANGE, layout.INLINE_BYTES + 1)
-            self.words[c.WRITES // WORD] = 1
-            self.words[c.CHOICES // WORD] = self._choices.ctypes.data - self.words.ctypes.data
+        if not _is_crowded(arena):  # else the time of a copy says which rank had the core
+            self.words[c.CHOICES // WORD] = _address(self._choices) - _address(self.words)
         self._publish_witness()
-
-    def _has_windows(self) -> bool:
-        """Return whether all memory of this rank's windows is committed: see `engine/native/window_memory.py`."""
-        arena = self.group.arena
-        committed = arena.load(self.group.mailbox(self.rank) + layout.COMMITTED)
-        return self.group.offset == arena.world or committed == arena.load(layout.JOB_WINDOW_BYTES)
 
     def _publish_witness(self) -> None:
         """Let the peers find out whether they can read this rank's memory: see `engine/protocol/peer_memory.py`."""
         value, mailbox = int.from_bytes(os.urandom(8)) >> 2, self.group.mailbox(self.rank)
         self.words[c.OWN_WITNESS // WORD] = value
         self.group.arena.store(mailbox + layout.WITNESS_VALUE, value)
-        self.group.arena.store(mailbox + layout.WITNESS, self.words.ctypes.data + c.OWN_WITNESS)
+        self.group.arena.store(mailbox + layout.WITNESS, _address(self.words) + c.OWN_WITNESS)
 
     @property
     def timeout(self) -> float:
@@ -180,23 +161,7 @@ class Dispatcher(Calls):
     def choose_by(self, thresholds: Thresholds) -> None:
         """Set the thresholds between algorithms from the next call on. All ranks must do so before the same call. For
         measurements."""
-        direct = thresholds.direct_bytes, thresholds.exchange_bytes, thresholds.shared_bytes
-        for offset, value in (
-            (c.FLAT_BYTES, min(thresholds.flat_bytes, int(self.words[c.CELL_BYTES // WORD]))),
-            (c.SLICE_BYTES, thresholds.slice_bytes),
-            (c.STREAM_BYTES, thresholds.stream_bytes),
-            (c.DIRECT_BYTES, thresholds.direct_bytes),
-            (c.EXCHANGE_BYTES, thresholds.exchange_bytes),
-            (c.PACED_BYTES, NEVER),
-            (c.CHOICES, 0),
-            (c.TO_ALL_BYTES, TO_ALL_FACTOR * thresholds.exchange_bytes if self.size == 2 else NEVER),
-            (c.SHARED_BYTES, thresholds.shared_bytes),
-            (c.EXPOSING_BYTES, max(min(direct), layout.INLINE_BYTES + 1)),
-            (c.RING_BYTES, min(max(self.size - 2, 0) * thresholds.ring_bytes, 1 << 62)),  # remains a word
-        ):
-            self.words[offset // WORD] = value
-        few = (c.CELL_BYTES, c.FLAT_BYTES, c.EXPOSING_BYTES)
-        self.words[c.FEW_BYTES // WORD] = min(MOVED_BYTES, *(self.words[word // WORD] for word in few)) - 1
+        _choose_by(self.words, self.size, thresholds)
 
     def finish(self) -> None:
         """Complete what is pending, refuse further calls, and wait until no thread is inside. A thread is inside during
@@ -235,7 +200,7 @@ class Dispatcher(Calls):
             if self._faulty:
                 self._routines[name] = fault_injection.make_callable(record, self.words)
                 return self._routines[name]
-            with self._loading(name):
+            with nullcontext() if code.is_loaded(name) else self._loading(name):
                 fast, plain = code.load_routine(record, log.info)
             self.words[tables.KINDS // WORD + record.code] = record.form
             self.words[tables.ROUTINES // WORD + record.code] = plain
@@ -371,3 +336,59 @@ class Dispatcher(Calls):
             f"of {inside} of the same thread; have it note what is to be done, and call {operation} when {inside} "
             f"has returned"
         )
+
+
+def _address(array: np.ndarray) -> int:
+    """Return the address of an array in a third of the time of `array.ctypes.data`."""
+    return int(array.__array_interface__["data"][0])
+
+
+def _is_crowded(arena: Arena) -> bool:
+    """Return whether there are more ranks than cores, as the creator has seen them: a rank that is bound to one core
+    sees that one alone."""
+    return arena.ranks > arena.load(layout.JOB_CORES)
+
+
+def _new_context(arena: Arena, size: int) -> np.ndarray:
+    """Return a context with the words that all groups of this size have in common."""
+    crowded = _is_crowded(arena)
+    words, thresholds = tables.new_context(size), Thresholds(*map(arena.load, WORDS))
+    for offset, value in (
+        (c.ARENA_BYTES, arena.size),
+        (c.STRIDE, layout.mailbox_bytes(size)),
+        (c.SIZE, size),
+        (c.POLLS, 0 if crowded else MOST_POLLS),
+        (c.YIELDS, 32 if crowded else 4),
+        (c.SLEEP, SLICE_NS),
+        (c.TIMEOUT, arena.load(layout.JOB_TIMEOUT)),
+        (c.CELL_BYTES, arena.load(layout.JOB_CELL_BYTES)),
+        (c.WINDOW_BYTES, arena.load(layout.JOB_WINDOW_BYTES)),
+        (c.WRITES, -1 if crowded else 1),
+        (c.RINGS, layout.rings_offset(size)),
+        (c.HELPERS, helpers.ADDRESS),
+    ):
+        words[offset // WORD] = value
+    _choose_by(words, size, thresholds)
+    if not crowded:
+        words[c.PACED_BYTES // WORD] = max(thresholds.exchange_bytes // RANGE, layout.INLINE_BYTES + 1)
+    return words
+
+
+def _choose_by(words: np.ndarray, size: int, thresholds: Thresholds) -> None:
+    direct = thresholds.direct_bytes, thresholds.exchange_bytes, thresholds.shared_bytes
+    for offset, value in (
+        (c.FLAT_BYTES, min(thresholds.flat_bytes, int(words[c.CELL_BYTES // WORD]))),
+        (c.SLICE_BYTES, thresholds.slice_bytes),
+        (c.STREAM_BYTES, thresholds.stream_bytes),
+        (c.DIRECT_BYTES, thresholds.direct_bytes),
+        (c.EXCHANGE_BYTES, thresholds.exchange_bytes),
+        (c.PACED_BYTES, NEVER),
+        (c.CHOICES, 0),
+        (c.TO_ALL_BYTES, TO_ALL_FACTOR * thresholds.exchange_bytes if size == 2 else NEVER),
+        (c.SHARED_BYTES, thresholds.shared_bytes),
+        (c.EXPOSING_BYTES, max(min(direct), layout.INLINE_BYTES + 1)),
+        (c.RING_BYTES, min(max(size - 2, 0) * thresholds.ring_bytes, 1 << 62)),  # remains a word
+    ):
+        words[offset // WORD] = value
+    few = (c.CELL_BYTES, c.FLAT_BYTES, c.EXPOSING_BYTES)
+    words[c.FEW_BYTES // WORD] = min(MOVED_BYTES, *(words[word // WORD] for word in few)) - 1

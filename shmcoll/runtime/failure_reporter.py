@@ -10,6 +10,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -73,11 +74,6 @@ class FailureReporter:
         self._words = words
         self._rank = rank
         self.name = group.name(rank)  # in messages
-        self.where = (  # in messages
-            f"rank {self.name}"
-            if group == Group.world(group.arena)
-            else f"rank {self.name}, in the group of {group.title}"
-        )
         self.partner: FailureReporter | None = (
             None  # of a group that ends with this one: see `Communicator._for_messages`
         )
@@ -91,6 +87,13 @@ class FailureReporter:
         self.how_to_call_beside = "comm.dup()"  # in messages
         self._limits: list[tuple[int, float]] = []  # when the limit of a wait was set, and what it was before
 
+    @cached_property
+    def where(self) -> str:
+        """The name of this rank and its group, in messages."""
+        group = self._group
+        is_world = group == Group.world(group.arena)
+        return f"rank {self.name}" if is_world else f"rank {self.name}, in the group of {group.title}"
+
     @property
     def size(self) -> int:
         """The number of ranks in the group."""
@@ -103,7 +106,7 @@ class FailureReporter:
 
     def has_failed(self) -> bool:
         """Return whether an exception has ended this rank's program."""
-        return records.read(self._arena, self._group.ranks[self._rank], layout.BY_RANK).state == records.FAILED
+        return records.own_state(self._arena, self._group.ranks[self._rank]) == records.FAILED
 
     def shut(self) -> None:
         """Neither read nor write the group's region any more."""

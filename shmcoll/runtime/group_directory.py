@@ -1,5 +1,5 @@
 """The entries of a leader in its directory, about the groups that it makes: where their regions are, or why one was not
-made.
+made. `engine/memory/slot_tables.py` says where the slots are.
 
 The words, all written by the leader:
 
@@ -14,11 +14,14 @@ finds the offset and the region.
 
 import hashlib
 
+import numpy as np
+
 from shmcoll.engine import layout
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory.arena import WIDEST_BYTES, Arena, mib
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.memory.heap import span
+from shmcoll.engine.memory.slot_tables import most_slots, slot_at, tables
 from shmcoll.engine.system.text import to_bytes
 from shmcoll.errors import ArenaError, RankFailed
 
@@ -40,27 +43,35 @@ def identity(ranks: tuple[int, ...], *origin: object) -> Identity:
 
 def enter(arena: Arena, leader: int, slot: int, which: Identity, offset: int) -> None:
     """Let the members find a group, or why it was not made."""
-    at = _slots(arena, leader) + slot * layout.SLOT_BYTES
+    at = slot_at(arena, leader, slot)
     arena.store(at + layout.SLOT_IDENTITY, 0)
     arena.store(at + layout.SLOT_OFFSET, offset)
     arena.store(at + layout.SLOT_IDENTITY, which[0])
 
 
-def look_up(arena: Arena, leader: int, which: Identity) -> int:
-    """Return the offset that the leader has entered for a group; 0 if it has not."""
-    base = _slots(arena, leader)
-    for at in range(base, base + layout.SLOT_COUNT * layout.SLOT_BYTES, layout.SLOT_BYTES):
-        if arena.load(at + layout.SLOT_IDENTITY) == which[0]:
-            return arena.load(at + layout.SLOT_OFFSET)
+def look_up(arena: Arena, leader: int, which: Identity, slot: int | None = None) -> int:
+    """Return the offset that the leader has entered for a group; 0 if it has not. slot: where, if it has told that."""
+    if slot is not None:
+        at = slot_at(arena, leader, slot)
+        return arena.load(at + layout.SLOT_OFFSET) if at and arena.load(at + layout.SLOT_IDENTITY) == which[0] else 0
+    for table, slots in tables(arena, leader):
+        identities = np.frombuffer(arena.read(table, slots * layout.SLOT_BYTES), np.int64)[:: layout.SLOT_BYTES // WORD]
+        for place in np.flatnonzero(identities == which[0]).tolist():
+            at = table + place * layout.SLOT_BYTES
+            if arena.load(at + layout.SLOT_IDENTITY) == which[0]:
+                return arena.load(at + layout.SLOT_OFFSET)
     return 0
 
 
-def entered(arena: Arena, leader: int, which: Identity, purpose: str, *, cells: bool = True) -> Group | None:
-    """Return the group that a leader has entered; None if it has not. cells: as in `GroupRegistry.lead`.
+def entered(
+    arena: Arena, leader: int, which: Identity, purpose: str, *, cells: bool = True, slot: int | None = None
+) -> Group | None:
+    """Return the group that a leader has entered; None if it has not. cells: as in `GroupRegistry.lead`. slot: as for
+    `look_up`.
 
     Raises `ArenaError` if it had no room for it, and `RankFailed` if an exception ended its call before.
     """
-    offset = look_up(arena, leader, which)
+    offset = look_up(arena, leader, which, slot)
     if offset == 0:
         return None
     if offset == LEFT:
@@ -85,7 +96,7 @@ def refusal_word(error: ArenaError) -> int:
 def refusal(who: str, offset: int) -> ArenaError:
     """Return the error of a leader that had no room for a group, which all members raise."""
     if offset == FULL:
-        error = ArenaError(f"{who} leads {most_groups()} open groups, which is the limit; close some of them")
+        error = ArenaError(f"{who} leads {most_groups():,} open groups, which is the limit; close some of them")
     else:
         pages, available = divmod(-offset, 1 << _PAGES_BITS)
         needed, available = pages * layout.PAGE, available * layout.PAGE
@@ -101,11 +112,7 @@ def refusal(who: str, offset: int) -> ArenaError:
 
 def most_groups() -> int:
     """Return how many groups a rank can lead at a time: all slots except the one that is reserved for refusals."""
-    return layout.SLOT_COUNT - 1
-
-
-def _slots(arena: Arena, leader: int) -> int:
-    return layout.directory_offset(arena.ranks, leader) + layout.SLOTS
+    return most_slots() - 1
 
 
 def _members(arena: Arena, leader: int, offset: int, purpose: str, cells: bool) -> tuple[int, ...]:

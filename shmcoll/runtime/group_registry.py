@@ -35,13 +35,13 @@ A member that looks after the leader's fence finds nothing. One that looked befo
 
 import ctypes
 import time
+from collections import deque
 from collections.abc import Callable
 from functools import cache, partial
-from itertools import chain
 
 from shmcoll.engine import layout
 from shmcoll.engine.layout import WORD
-from shmcoll.engine.memory import pages, records
+from shmcoll.engine.memory import pages, records, slot_tables
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.memory.heap import Heap
@@ -62,8 +62,12 @@ class GroupRegistry:
         self._arena = arena
         self._rank = rank
         self._heap = heap
-        self._led: dict[int, Group | None] = {}  # by slot; None: a slot with a refusal
-        self._closed: set[int] = set()  # offsets of those that this rank leads and has closed
+        self._led: dict[int, Group] = {}  # by slot
+        self._slots: dict[int, int] = {}  # of the regions of these groups, by offset
+        self._closed: set[int] = set()  # slots of those that this rank has closed
+        self._free: list[int] = []  # slots that have been used before
+        self._used, self._room = 0, layout.SLOT_COUNT  # how many have ever been used, and are in the tables
+        self._refusals: deque[int] = deque()  # slots with refusals, from the earliest on
         self._leaving: list[tuple[Group, int, dict[int, list[int]]]] = []
         self._lives_at = 0.0  # when the lives of the members may be read next
         self._abandoned: dict[int, bool] = {}  # slots of abandoned groups, and whether they contain LEFT
@@ -74,30 +78,53 @@ class GroupRegistry:
         cells: whether the group makes collectives; messages need none.
         """
         self.sweep()
-        slot = self._free_slot()
-        if sum(group is not None for group in self._led.values()) >= directory.most_groups():
-            self._refuse(slot, which, directory.FULL)
-            raise directory.refusal("this rank", directory.FULL)
+        try:
+            self._make_room()
+        except ArenaError as error:
+            self._refuse(which, error)
+            raise
         window, head = self._arena.load(layout.JOB_WINDOW_BYTES), layout.cells_offset(len(ranks))
         size = layout.group_bytes(len(ranks), window if cells else 0)
         commits_later = cells and window % layout.PAGE == 0 and pages.function_to_commit()
+        slot, offset = self._free_slot(), 0
         try:
             offset = self._region(size, head if commits_later else size, f"a group of {len(ranks)} ranks")
-        except ArenaError as error:
-            error.is_common = True  # type: ignore[attr-defined]
-            self._refuse(slot, which, directory.no_memory(size, error.available))
-            raise
-        try:
             group = Group(self._arena, offset, ranks)
             _prepare(group, which, 0 if commits_later else window)
-            self._led[slot] = group
+            self._led[slot], self._slots[offset] = group, slot
             directory.enter(self._arena, self._rank, slot, which, offset)
+        except ArenaError as error:
+            self._free.append(slot)
+            self._refuse(which, error)
+            raise
         except BaseException:  # from a signal handler
-            if directory.look_up(self._arena, self._rank, which) != offset:
-                self._led.pop(slot, None)
-                self._heap.give(offset)
+            if not offset or directory.look_up(self._arena, self._rank, which, slot) != offset:
+                self._forget(slot, offset)
+                if offset:
+                    self._heap.give(offset)
             raise
         return group
+
+    def slot_of(self, group: Group) -> int:
+        """Return the slot in which this rank has entered a group that it leads."""
+        return self._slots[group.offset]
+
+    def _forget(self, slot: int, offset: int) -> None:
+        self._led.pop(slot, None)
+        self._slots.pop(offset, None)
+        self._free.append(slot)
+
+    def _make_room(self) -> None:
+        """See to it that there is a slot for a group, and another one for a refusal. Raises `ArenaError` if there is
+        none. An interrupt may have lost a slot."""
+        if len(self._free) + len(self._refusals) + self._room - self._used > 1:
+            return
+        number = (self._room - layout.SLOT_COUNT) // layout.MORE_SLOTS
+        if number == layout.MORE_TABLES:
+            raise directory.refusal("this rank", directory.FULL)
+        table = self._heap.take(slot_tables.TABLE_BYTES, "the directory of groups")
+        slot_tables.add_table(self._arena, self._rank, number, table)
+        self._room += layout.MORE_SLOTS
 
     def _region(self, size: int, head: int, purpose: str) -> int:
         """Return memory for a region; if there is too little, after a look at the regions of ranks that have died.
@@ -109,9 +136,15 @@ class GroupRegistry:
             self.sweep()
             return self._heap.take(size, purpose, commits=head, huge=False)
 
-    def _refuse(self, slot: int, which: Identity, why: int) -> None:
+    def _refuse(self, which: Identity, error: ArenaError) -> None:
+        """Let all members raise the error of a group that is not made."""
+        error.is_common = True  # type: ignore[attr-defined]
+        self._enter_refusal(which, directory.refusal_word(error))
+
+    def _enter_refusal(self, which: Identity, why: int) -> None:
+        slot = self._free_slot()
+        self._refusals.append(slot)
         directory.enter(self._arena, self._rank, slot, which, why)
-        self._led[slot] = None
 
     def abandon(self, group: Group | None, rank: int, which: Identity, text: str, *, leaves: bool) -> None:
         """Leave the call that makes a group, as its rank `rank`. group: None if this rank has not found it. text: why.
@@ -119,7 +152,7 @@ class GroupRegistry:
         if rank == 0:
             slot, group = self._slot_of(which)
             if slot is None and leaves:
-                self._refuse(self._free_slot(), which, directory.LEFT)
+                self._enter_refusal(which, directory.LEFT)
             elif slot is not None:
                 self._abandoned[slot] = leaves
                 directory.enter(self._arena, self._rank, slot, which if leaves else NOBODY, directory.LEFT)
@@ -131,7 +164,7 @@ class GroupRegistry:
     def _slot_of(self, which: Identity) -> tuple[int | None, Group | None]:
         """Return the slot of a group that this rank leads, and the group."""
         for slot, group in self._led.items():
-            if group is not None and directory.identity_of(group) == which:
+            if directory.identity_of(group) == which:
                 return slot, group
         return None, None
 
@@ -142,7 +175,7 @@ class GroupRegistry:
         group.arena.store(group.mailbox(rank) + layout.CLOSED, CLOSED)
         group.ring()
         if rank == 0:
-            self._closed.add(group.offset)
+            self._closed.add(self._slots[group.offset])
         self._leaving.append((group, rank, rings))
         self.sweep()
 
@@ -164,16 +197,16 @@ class GroupRegistry:
         how_ended: Callable[[int], str] = _unknown
         if (now := time.monotonic()) >= self._lives_at:
             self._lives_at, how_ended = now + waiting.SLICE, cache(partial(records.how_ended, self._arena))
-        for slot, group in list(self._led.items()):
-            if group is None or group.offset not in self._closed:
-                continue
+        for slot in list(self._closed):
+            group = self._led[slot]
             if all(self._is_out(slot, group, rank, how_ended) for rank in range(group.size)):
-                self._closed.remove(group.offset)
+                self._closed.remove(slot)
                 if self._abandoned.pop(slot, False):
-                    self._led[slot] = None
+                    self._refusals.append(slot)
+                    del self._led[slot], self._slots[group.offset]
                 else:
                     directory.enter(self._arena, self._rank, slot, NOBODY, 0)
-                    del self._led[slot]
+                    self._forget(slot, group.offset)
                 if not self._heap.set_aside(group.offset):
                     self._heap.give(group.offset)
 
@@ -186,10 +219,13 @@ class GroupRegistry:
         return slot in self._abandoned and not is_looking and not has_joined(group, rank)
 
     def _free_slot(self) -> int:
-        """Return a slot without a group. There always is one."""
-        free = (slot for slot in range(layout.SLOT_COUNT) if slot not in self._led)
-        refusals = (slot for slot, group in self._led.items() if group is None)
-        return next(chain(free, refusals))
+        """Return a slot without a group. There always is one (`_make_room`); the last one to go has a refusal."""
+        if self._free:
+            return self._free.pop()
+        if self._used < self._room:
+            self._used += 1
+            return self._used - 1
+        return self._refusals.popleft()
 
 
 def _unknown(_rank: int) -> str:

@@ -8,9 +8,10 @@ not enter the group, or that the group would be of no use. That depends on the c
     `subgroup`                   a member of the new group that has failed; the end of the leader; LEFT in its
                                  directory. The end of the parent shows nothing: survivors may call `subgroup` after it
 
-Why the members agree. In `split`, all ranks of the parent make an exchange when the leaders have entered their groups.
-So a member finds the group at its first look. A leader that leaves the call in this exchange abandons the group
-(`group_registry.py`). A member that leaves the call later ends the group, which it finds in the leader's directory.
+Why the members agree. In `split` and `dup`, all ranks of the parent make an exchange when the leaders have entered
+their groups, in which a leader tells its slot. So a member finds the group at its first look. A leader that leaves the
+call in this exchange abandons the group (`group_registry.py`). A member that leaves the call later ends the group,
+which it finds in the leader's directory.
 
 Over nodes, the leader waits until each member of its node has joined the group. A member that leaves the call before it
 has joined ends the parent. It may not even know which group it would have joined. The leader finds the end of the
@@ -58,9 +59,18 @@ class Watch(Protocol):
         """Return the error for a rank of the world that has not done something within the limit."""
 
 
-def find(arena: Arena, ranks: tuple[int, ...], which: Identity, me: int, watch: Watch, *, cells: bool = True) -> Group:
+def find(
+    arena: Arena,
+    ranks: tuple[int, ...],
+    which: Identity,
+    me: int,
+    watch: Watch,
+    *,
+    cells: bool = True,
+    slot: int | None = None,
+) -> Group:
     """Return the group that its leader, ranks[0], has entered or will enter. me: this rank of the world, for messages.
-    cells: as in `GroupRegistry.lead`. LOOKING must count the call.
+    cells: as in `GroupRegistry.lead`. slot: where, if the leader has told that. LOOKING must count the call.
 
     Raises what the watch raises, and `ArenaError` if the leader had no memory for the group.
     """
@@ -69,7 +79,7 @@ def find(arena: Arena, ranks: tuple[int, ...], which: Identity, me: int, watch: 
     how = ""
     while True:
         # Read after `how`: a leader that has ended enters nothing
-        group = entered(arena, leader, which, purpose, cells=cells)
+        group = entered(arena, leader, which, purpose, cells=cells, slot=slot)
         if group:
             return group
         if how:

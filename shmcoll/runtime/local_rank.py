@@ -28,7 +28,7 @@ from shmcoll.profiling import asked, recorder
 from shmcoll.profiling.recorder import Profile, Recorder
 from shmcoll.runtime import leftovers, uncaught
 from shmcoll.runtime.array_sharing import ArraySharing
-from shmcoll.runtime.group_directory import Identity, identity
+from shmcoll.runtime.group_directory import Identity
 from shmcoll.runtime.group_registry import GroupRegistry
 
 
@@ -69,9 +69,11 @@ class LocalRank:
         self.heap = Heap(arena, rank)
         self.groups = GroupRegistry(arena, rank, self.heap)
         self.lock = threading.RLock()  # guards what follows; held for a moment only, see `check_not_within`
+        self.contexts: dict[int, np.ndarray] = {}  # by size: what all groups of as many ranks have in theirs
         self.communicators: dict[Identity, Any] = {}  # the open ones, that of all ranks among them
         #: how often this rank has closed the subgroup of these ranks and this name
         self.closes: Counter[tuple[tuple[int, ...], str]] = Counter()
+        self.subgroups: set[Identity] = set()  # those that have been looked for and are not closed
         self.recorder: Recorder | None = None  # while it records
         self._recording = threading.RLock()
         self._recorder: Recorder | None = None  # stays, because native code may be inside
@@ -171,7 +173,8 @@ class LocalRank:
 
     def count_close(self, ranks: tuple[int, ...], name: str, which: Identity) -> None:
         """Note that a group has been closed, or could not be made, if it is a subgroup of these ranks and this name."""
-        if which == identity(ranks, "subgroup", name, self.closes[ranks, name]):
+        if which in self.subgroups:
+            self.subgroups.discard(which)
             self.closes[ranks, name] += 1
 
     @property
@@ -254,7 +257,7 @@ class LocalRank:
             output.publish_if_last(self.arena, self.rank, self.launcher)
 
     def _has_failed(self) -> bool:
-        return records.read(self.arena, self.rank, layout.BY_RANK).state == records.FAILED
+        return records.own_state(self.arena, self.rank) == records.FAILED
 
     def _groups_look(self, *, abort: bool) -> None:
         for group in (Group.world(self.arena), *(dispatcher.group for dispatcher in self.dispatchers)):

@@ -79,7 +79,9 @@ def interrupt_often(comm, call: str, victim: int, draw: random.Random | None) ->
         for _ in range(2):  # what an interrupt has kept from being given back
             switches.give_back_memory(comm)
             comm.barrier()
-        return switches.held_by_ranks(comm)
+        found = switches.held_by_ranks(comm)
+        comm.barrier()  # a leader makes its next group before the others call
+        return found
 
     instants: Sequence[int] = range(1, instants_of(comm, CALLS[call]) + 1)
     before = held()

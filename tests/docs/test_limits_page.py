@@ -7,6 +7,7 @@ from pathlib import Path
 from shmrun.cli.settings import SETTINGS
 
 from shmcoll.engine import layout
+from shmcoll.runtime.group_directory import most_groups
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reference" / "limits.md").read_text()
@@ -19,7 +20,7 @@ def limit(what: str) -> str:
 
 def test_numbers_are_those_of_the_code():
     assert limit("ranks of a job") == f"{layout.most_ranks(layout.CELL_BYTES):,}"
-    assert limit("groups that a rank leads at one time") == f"{layout.SLOT_COUNT - 1:,}"  # one slot says "no memory"
+    assert limit("groups that a rank leads at one time") == f"{most_groups():,}"
     assert layout.LARGEST_COUNT == 2**48
     assert limit("counts and displacements of the `_v` variants") == "2**48 elements"
     assert layout.LARGEST_TAG == 2**31 - 1

@@ -373,7 +373,8 @@ def test_a_group_too_many_is_an_error_on_all_members_and_all_may_try_again(ranks
     """The last place of a leader's directory is kept for telling the members that there is none."""
 
     def lead_too_many(comm) -> list:
-        comm.timeout, layout.SLOT_COUNT = 5, 5
+        comm.timeout, layout.SLOT_COUNT, layout.MORE_TABLES = 5, 5, 0
+        comm._local_rank.groups._room = 5
         groups = [comm.split(0) for _ in range(4)]
         told = []
         for make in (lambda: comm.subgroup([0, 1]), lambda: comm.split(5), lambda: comm.subgroup([0, 1])):
@@ -398,6 +399,7 @@ def test_a_group_gets_the_memory_of_a_group_whose_members_have_died(ranks, monke
 
     def use(comm) -> bool:
         group = comm.split(0)
+        comm.barrier()
         if comm.rank == 0:
             group.close()
             registry = comm._local_rank.groups

@@ -119,6 +119,11 @@ def load_function_kernel(dtype: DType, function: Any) -> int:
 _loaded: dict[str, tuple[int, ...]] = {}
 
 
+def is_loaded(name: str) -> bool:
+    """Return whether the routine of a collective of this name has been loaded."""
+    return name in _loaded
+
+
 def _load(name: str, make: Callable[[], Functions], progress: Progress | None) -> tuple[int, ...]:
     if name not in _loaded:
         functions = make()

@@ -53,16 +53,17 @@ class Arena:
         self.address = _map_aligned(size, fd)
         self._unmap = weakref.finalize(self, _LIBC.munmap, ctypes.c_void_p(self.address), ctypes.c_size_t(size))
         self._unmap.atexit = False  # what runs at exit still tells the peers
+        self._words = (ctypes.c_int64 * (size // layout.WORD)).from_address(self.address)
         self.ranks = 0
 
     def load(self, offset: int) -> int:
-        value = ctypes.c_int64.from_address(self.address + offset).value
+        value: int = self._words[offset >> 3]
         fences.acquire()
         return value
 
     def store(self, offset: int, value: int) -> None:
         fences.release()
-        ctypes.c_int64.from_address(self.address + offset).value = value
+        self._words[offset >> 3] = value
 
     def fence(self) -> None:
         fences.fence()

@@ -21,6 +21,7 @@ records. A record's time is the time of writing, so a record that comes later ne
 """
 
 import json
+import struct
 import time
 import zlib
 from collections.abc import Collection
@@ -49,14 +50,7 @@ _CONSEQUENCES = frozenset({VANISHED, RAISED_BECAUSE, EXITED_BECAUSE, ENDED_BECAU
 
 _FACTS = b"\0"  # between the text of a record and its facts, as JSON
 
-_WORDS = (
-    layout.RECORD_STATE,
-    layout.RECORD_CAUSE,
-    layout.RECORD_CODE,
-    layout.RECORD_TIME,
-    layout.RECORD_PID,
-    layout.RECORD_START,
-)
+_LEADING = struct.Struct("<7q")  # the words in front of RECORD_CHECK
 
 
 @dataclass(frozen=True)
@@ -91,6 +85,11 @@ def write(
 def read(arena: Arena, rank: int, by: int) -> Record:
     """Return the life of `rank`; an empty record (UNBORN) if none has been written."""
     return _read(arena, layout.record_offset(arena.ranks, rank, by), rank)
+
+
+def own_state(arena: Arena, rank: int) -> int:
+    """Return the state in the record that this rank, which is `rank`, has written."""
+    return arena.load(layout.record_offset(arena.ranks, rank, layout.BY_RANK) + layout.RECORD_STATE)
 
 
 def end(group: Group, rank: int, cause: int, text: str, facts: dict[str, Any] | None = None) -> None:
@@ -226,31 +225,24 @@ def _write(
     if len(tail) > layout.RECORD_TEXT_BYTES // 2:
         tail = b""
     body = beginning(text, layout.RECORD_TEXT_BYTES - len(tail)) + tail
-    for word, value in (
-        (layout.RECORD_STATE, state),
-        (layout.RECORD_CAUSE, cause),
-        (layout.RECORD_CODE, code),
-        (layout.RECORD_TIME, when or time.monotonic_ns()),
-        (layout.RECORD_PID, pid),
-        (layout.RECORD_START, process_start(pid) if pid else 0),
-        (layout.RECORD_LENGTH, len(body)),
-    ):
-        arena.store(base + word, value)
+    start = process_start(pid) if pid else 0
+    words = _LEADING.pack(state, cause, code, when or time.monotonic_ns(), pid, start, len(body))
+    arena.write(base, words)
     arena.write(base + layout.RECORD_TEXT, body)
-    arena.store(base + layout.RECORD_CHECK, _checksum(arena, base, len(body)))
+    arena.store(base + layout.RECORD_CHECK, _checksum(words, body))
 
 
 def _read(arena: Arena, base: int, rank: int) -> Record:
     for _ in range(1000):
-        length = min(max(arena.load(base + layout.RECORD_LENGTH), 0), layout.RECORD_TEXT_BYTES)
-        state, cause, code, when, pid, start = (arena.load(base + word) for word in _WORDS)
-        text = arena.read(base + layout.RECORD_TEXT, length)
+        words = arena.read(base, _LEADING.size)
+        state, cause, code, when, pid, start, length = _LEADING.unpack(words)
+        text = arena.read(base + layout.RECORD_TEXT, min(max(length, 0), layout.RECORD_TEXT_BYTES))
         check = arena.load(base + layout.RECORD_CHECK)
         if check == 0 and state == UNBORN:
             break
-        if check == _checksum(arena, base, length):
-            words, _, facts = text.partition(_FACTS)
-            return Record(rank, state, cause, code, when, pid, start, to_text(words), _parsed(facts))
+        if check == _checksum(words, text):
+            told, _, facts = text.partition(_FACTS)
+            return Record(rank, state, cause, code, when, pid, start, to_text(told), _parsed(facts))
         time.sleep(1e-5)
     return Record(rank, UNBORN, NONE, 0, 0, 0, 0, "")
 
@@ -263,6 +255,5 @@ def _parsed(facts: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _checksum(arena: Arena, base: int, length: int) -> int:
-    words = arena.read(base, layout.RECORD_CHECK)
-    return zlib.crc32(arena.read(base + layout.RECORD_TEXT, length), zlib.crc32(words)) | 1 << 32
+def _checksum(words: bytes, text: bytes) -> int:
+    return zlib.crc32(text, zlib.crc32(words)) | 1 << 32

@@ -119,6 +119,9 @@ class _MethodDefinition(ctypes.Structure):
     )
 
 
+_make = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)(
+    ("PyCFunction_NewEx", ctypes.pythonapi)
+)
 _kept: dict[int, _MethodDefinition] = {}  # CPython keeps a pointer to the definition
 
 
@@ -127,9 +130,7 @@ def make_callable(name: str, fast: int, plain: int, words: np.ndarray) -> Callab
     if not FAST:
         return PlainEntry(plain, words)
     definition = _kept.setdefault(fast, _MethodDefinition(to_bytes(name), fast, py.METH_FASTCALL, None))
-    make = ctypes.pythonapi.PyCFunction_NewEx
-    make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
-    return make(ctypes.addressof(definition), words, None)
+    return _make(ctypes.addressof(definition), words, None)
 
 
 class PlainEntry:

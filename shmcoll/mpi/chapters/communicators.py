@@ -5,7 +5,7 @@ from typing import Any
 from shmcoll.mpi.abi.facts import CONSTANTS as c
 from shmcoll.mpi.abi.memory import Numbers, put_text, text_at
 from shmcoll.mpi.chapters import groups, intercommunicators
-from shmcoll.mpi.new_communicators import duplicate, subset
+from shmcoll.mpi.new_communicators import copied, duplicate, parted, subset
 from shmcoll.mpi.objects.communicators import UNDEFINED, Comm, Group
 from shmcoll.mpi.objects.error_handlers import ErrorHandler
 from shmcoll.mpi.objects.errors import MPIError
@@ -52,19 +52,19 @@ def Comm_compare(first: Comm, second: Comm) -> int:
 
 @mpi()
 def Comm_dup(comm: Comm) -> Comm:
-    return duplicate(comm, comm.native.dup())
+    return duplicate(comm, copied(comm.native))
 
 
 @mpi()
 def Comm_dup_with_info(comm: Comm, info: Info | None) -> Comm:
-    copy = duplicate(comm, comm.native.dup())
+    copy = duplicate(comm, copied(comm.native))
     copy.info = dict(info or {})
     return copy
 
 
 @mpi()
 def Comm_idup(comm: Comm) -> tuple[Comm, Any]:
-    copy = duplicate(comm, comm.native.dup())
+    copy = duplicate(comm, copied(comm.native))
     return copy, added(WorkRequest(comm, None))
 
 
@@ -81,7 +81,7 @@ def Comm_split(comm: Comm, color: int, key: int) -> Comm | None:
         raise MPIError("MPI_ERR_ARG", f"color {color} must be 0 or more, or MPI_UNDEFINED")
     if comm.is_inter:
         return intercommunicators.split(comm, None if color == UNDEFINED else color, key)
-    return subset(comm, comm.native.split(None if color == UNDEFINED else color, key))
+    return subset(comm, parted(comm.native, None if color == UNDEFINED else color, key))
 
 
 @mpi()
@@ -94,7 +94,7 @@ def Comm_split_type(comm: Comm, kind: int, key: int, info: Info | None) -> Comm 
         raise MPIError("MPI_ERR_ARG", f"{kind} is no type of communicator")
     names_memory = kind in guided and (info or Info()).get("mpi_hw_resource_type") == "mpi_shared_memory"
     shared = kind == c["MPI_COMM_TYPE_SHARED"] or names_memory
-    return subset(comm, comm.native.split(0 if shared else None, key))
+    return subset(comm, parted(comm.native, 0 if shared else None, key))
 
 
 @mpi()
@@ -104,7 +104,7 @@ def Comm_create(comm: Comm, group: Group) -> Comm | None:
     if comm.is_inter:
         return intercommunicators.create(comm, group)
     mine = comm.group.place(PROCESS.rank)
-    return subset(comm, comm.native.split(min(places) if mine in places else None, _key(places, mine)))
+    return subset(comm, parted(comm.native, min(places) if mine in places else None, _key(places, mine)))
 
 
 @mpi()
@@ -181,4 +181,4 @@ def _of_members(comm: Comm, group: Group, name: str) -> Comm | None:
     if mine not in places:
         return None
     with comm.native.subgroup(sorted(places), name=name) as members:
-        return subset(comm, members.split(0, _key(places, mine)))
+        return subset(comm, parted(members, 0, _key(places, mine)))

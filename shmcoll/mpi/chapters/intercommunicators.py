@@ -11,7 +11,7 @@ import numpy as np
 
 from shmcoll.mpi.abi.memory import text_at
 from shmcoll.mpi.chapters import groups
-from shmcoll.mpi.new_communicators import made
+from shmcoll.mpi.new_communicators import made, parted
 from shmcoll.mpi.objects.communicators import Comm, Group
 from shmcoll.mpi.objects.error_handlers import ErrorHandler
 from shmcoll.mpi.objects.errors import MPIError
@@ -93,7 +93,7 @@ def of_groups(comm: Comm, other: Sequence[int], name: str) -> Comm:
         raise MPIError("MPI_ERR_GROUP", f"ranks {sorted(set(mine) & set(other))} are in both groups")
     order = [*mine, *other] if min(mine) < min(other) else [*other, *mine]
     with PROCESS.world.native.subgroup(sorted(order), name=f"{name} {order}") as both:
-        native = both.split(0, order.index(PROCESS.rank))
+        native = parted(both, 0, order.index(PROCESS.rank))
     return with_sides(comm, native, mine, list(other), first=order[0] == mine[0])
 
 
@@ -118,7 +118,7 @@ def Intercomm_merge(comm: Comm, high: int) -> Comm:
     sides = [comm.group.ranks, other.ranks] if comm.offset == 0 else [other.ranks, comm.group.ranks]
     highs = [told[0], told[len(sides[0])]]
     ranks = [*sides[1], *sides[0]] if highs == [True, False] else [*sides[0], *sides[1]]
-    return made(comm.native.split(0, ranks.index(PROCESS.rank)), Group(ranks), comm)
+    return made(parted(comm.native, 0, ranks.index(PROCESS.rank)), Group(ranks), comm)
 
 
 def split(comm: Comm, color: int | None, key: int) -> Comm | None:
@@ -149,7 +149,7 @@ def _narrowed(comm: Comm, mine: list[int], other: list[int], color: int) -> Comm
     first = comm.offset == 0
     order = [*mine, *other] if first else [*other, *mine]
     joins = comm.native.rank in mine and bool(mine) and bool(other)
-    native = comm.native.split(color if joins else None, order.index(comm.native.rank) if joins else 0)
+    native = parted(comm.native, color if joins else None, order.index(comm.native.rank) if joins else 0)
     if native is None:
         return None
     numbers = PROCESS.known.of(comm.native)

@@ -7,7 +7,7 @@ import numpy as np
 
 from shmcoll.mpi.abi.facts import CONSTANTS as c
 from shmcoll.mpi.abi.memory import Numbers
-from shmcoll.mpi.new_communicators import made, subset
+from shmcoll.mpi.new_communicators import copied, made, parted, subset
 from shmcoll.mpi.objects.communicators import UNDEFINED, Comm
 from shmcoll.mpi.objects.errors import MPIError
 from shmcoll.mpi.objects.functions import mpi
@@ -33,7 +33,7 @@ def _first(comm: Comm, count: int, topology: Any) -> Comm | None:
     comm.check_intra()
     if not 0 <= count <= comm.size:
         raise MPIError("MPI_ERR_TOPOLOGY", f"a topology of {count} ranks does not fit {comm.in_words} of {comm.size}")
-    new = subset(comm, comm.native.split(0 if comm.rank < count else None, comm.rank))
+    new = subset(comm, parted(comm.native, 0 if comm.rank < count else None, comm.rank))
     if new is not None:
         new.topology = topology
     return new
@@ -98,7 +98,7 @@ def Cart_sub(comm: Comm, remain: Numbers) -> Comm | None:
     color = key = 0
     for stays, place, length in zip(kept, coords, cart.dims, strict=True):
         color, key = (color, key * length + place) if stays else (color * length + place, key)
-    new = subset(comm, comm.native.split(color, key))
+    new = subset(comm, parted(comm.native, color, key))
     if new is not None:
         new.topology = Cart(
             *(tuple(x for x, stays in zip(of, kept, strict=True) if stays) for of in (cart.dims, cart.periods))
@@ -220,7 +220,7 @@ def _with_graph(comm: Comm, graph: DistGraph) -> Comm:
     for peer in (*graph.sources, *graph.destinations):
         if peer != c["MPI_PROC_NULL"]:
             comm.group.member(peer)
-    new = made(comm.native.dup(), comm.group, comm)
+    new = made(copied(comm.native), comm.group, comm)
     new.topology = graph
     return new
 
