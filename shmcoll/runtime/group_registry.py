@@ -174,8 +174,8 @@ class GroupRegistry:
         of it has been given back does this rank let go of the region."""
         group.arena.store(group.mailbox(rank) + layout.CLOSED, CLOSED)
         group.ring()
-        if rank == 0:
-            self._closed.add(self._slots[group.offset])
+        if (slot := self._slots.get(group.offset)) is not None:  # not for the world of a job beside this one
+            self._closed.add(slot)
         self._leaving.append((group, rank, rings))
         self.sweep()
 

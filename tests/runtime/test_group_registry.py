@@ -10,11 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from shmcoll.diagnostics.rank_status import open_groups
 from shmcoll.engine import context as c
 from shmcoll.engine import layout
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import mib, usual_window
+from shmcoll.engine.memory.slot_tables import TABLE_BYTES
 from shmcoll.engine.system.cores import usable_cores
 from shmcoll.errors import ArenaError, CallNotAllowed, CollectiveMismatch, CollectiveTimeout, RankFailed
 from shmcoll.runtime.group_directory import identity
@@ -559,3 +561,49 @@ def test_a_new_group_reads_nothing_of_those_that_are_open(ranks):
         return told
 
     assert ranks(2, use) == [0, 0]
+
+
+def test_a_leader_makes_further_slots_when_they_are_used_up(ranks):
+    def use(comm) -> list:
+        layout.SLOT_COUNT = comm._local_rank.groups._room = 5
+        comm.barrier()
+        before = switches.held_by_ranks(comm)
+        groups = []
+        for i in range(6):
+            groups += [comm.dup(), comm.subgroup([0, 1], name=f"{i}")]
+        told = [sums(group, 1) for group in groups]
+        seen = [group.offset for group in open_groups(comm._local_rank.arena)]
+        comm.barrier()
+        for group in groups:
+            group.close()
+        comm.barrier()
+        switches.give_back_memory(comm)
+        comm.barrier()
+        found = {group._dispatcher.group.offset for group in groups} <= set(seen)
+        return [told, found, switches.held_by_ranks(comm) - before]
+
+    assert ranks(2, use) == [[[2] * 12, True, TABLE_BYTES]] * 2
+
+
+def test_groups_that_are_kept_open_take_little_memory_and_give_all_of_it_back(ranks):
+    def use(comm) -> list[int]:
+        comm.dup().close()
+        before = switches.committed(comm)
+        comm.barrier()
+        groups = [comm.dup() for _ in range(50)]
+        for group in groups:
+            group.barrier()
+        comm.barrier()
+        open_ones = switches.committed(comm) - before
+        comm.barrier()
+        for group in groups:
+            group.close()
+        comm.barrier()
+        for _ in range(2):
+            switches.give_back_memory(comm)
+            comm.barrier()
+        return [open_ones, switches.committed(comm) - before]
+
+    for open_ones, closed in ranks(2, use):
+        assert open_ones <= 50 * (layout.cells_offset(2) + layout.PAGE)
+        assert closed <= 2 * layout.cells_offset(2)  # spare regions
