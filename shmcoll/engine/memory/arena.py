@@ -33,6 +33,7 @@ from shmcoll.errors import ArenaError
 
 WIDEST_BYTES = 4 << 40  # the largest span of the mapping; untouched ranges take no memory
 MAP_FIXED, MAP_NORESERVE = 0x10, 0x4000
+_MOMENT, _KNOWN_PART = 0.02, 16  # seconds, and a 16th
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mmap.restype = ctypes.c_void_p
 
@@ -54,6 +55,7 @@ class Arena:
         self._unmap = weakref.finalize(self, _LIBC.munmap, ctypes.c_void_p(self.address), ctypes.c_size_t(size))
         self._unmap.atexit = False  # what runs at exit still tells the peers
         self._words = (ctypes.c_int64 * (size // layout.WORD)).from_address(self.address)
+        self._known_room = 0.0, 0  # until when, and how many bytes: see `check_room`
         self.ranks = 0
 
     def load(self, offset: int) -> int:
@@ -122,7 +124,7 @@ class Arena:
     def commit(self, offset: int, length: int, purpose: str, *, huge: bool = True) -> None:
         """Back the unused range `[offset, offset + length)` with memory. If there is too little, it takes nothing and
         raises `ArenaError`. huge: see `pages.give`."""
-        place = self.check_room(length, purpose)
+        self.check_room(length, purpose)
         given = False
         try:
             given = pages.give(self.address + offset, length, huge=huge)
@@ -130,18 +132,23 @@ class Arena:
             if not given:
                 pages.drop(self.address + offset, length)
         if not given:
-            raise arena_file.too_small(purpose, length, place)
+            raise self.too_small(purpose, length)
 
     def too_small(self, purpose: str, length: int) -> ArenaError:
         """Return the error for a range of `length` bytes for which there is no memory."""
         return arena_file.too_small(purpose, length, self._place())
 
-    def check_room(self, length: int, purpose: str) -> str | None:
-        """Raise `ArenaError` if less than `length` bytes of memory are left. Returns the place that was asked."""
-        place = self._place()
-        if available(place) < length:
-            raise arena_file.too_small(purpose, length, place)
-        return place
+    def check_room(self, length: int, purpose: str) -> None:
+        """Raise `ArenaError` if less than `length` bytes of memory are left. To ask the system takes longer than all
+        else that makes a group. So for a moment the answer counts for a part of what was free."""
+        now, (until, room) = time.monotonic(), self._known_room
+        if now >= until or length > room:
+            place = self._place()
+            free = available(place)
+            if free < length:
+                raise arena_file.too_small(purpose, length, place)
+            until, room = now + _MOMENT, length + (free - length) // _KNOWN_PART
+        self._known_room = until, room - length
 
     def map_privately(self, offset: int, length: int, address: int) -> bool:
         """Map committed memory at another address, too, in place of what is there: a store makes a private copy of the
