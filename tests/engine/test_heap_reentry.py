@@ -162,7 +162,7 @@ def test_a_handler_raises_at_any_step(arena, operation):
             OPERATIONS[operation](blocks, given)
         except Handler:
             taken = blocks.heap._picture().taken
-            if given not in blocks.taken and given in taken and taken[given] not in blocks.heap._dropped:
+            if given not in blocks.taken and taken.get(given) and taken[given] not in blocks.heap._dropped:
                 blocks.heap.give(given)  # the call had not begun
 
     def fail(_blocks: Blocks, _given: int) -> None:

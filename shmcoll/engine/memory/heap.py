@@ -35,7 +35,9 @@ do not count as held. When there is too little memory for another block, this ra
 import os
 import threading
 from bisect import insort
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 from shmcoll.engine import layout
@@ -61,11 +63,41 @@ class _Block:
     cleared_by: dict[int, object] = field(default_factory=dict)  # under 0, the call that clears it
 
 
+class _Taken:
+    """The blocks by their first bytes. It cannot be changed. It consists of small parts, so that a copy with one block
+    more or less takes no longer for a thousand blocks."""
+
+    def __init__(self, parts: tuple[dict[int, _Block], ...] = ({},) * 61):
+        self._parts = parts
+
+    def __getitem__(self, offset: int) -> _Block:
+        return self._parts[self._part(offset)][offset]
+
+    def get(self, offset: int) -> _Block | None:
+        return self._parts[self._part(offset)].get(offset)
+
+    def items(self) -> Iterator[tuple[int, _Block]]:
+        return chain.from_iterable(part.items() for part in self._parts)
+
+    def with_block(self, block: _Block) -> "_Taken":
+        return self._replaced(block.offset, lambda part: part | {block.offset: block})
+
+    def without(self, block: _Block) -> "_Taken":
+        return self._replaced(block.offset, lambda part: {o: one for o, one in part.items() if one is not block})
+
+    def _replaced(self, offset: int, change: Callable[[dict[int, _Block]], dict[int, _Block]]) -> "_Taken":
+        i = self._part(offset)
+        return _Taken((*self._parts[:i], change(self._parts[i]), *self._parts[i + 1 :]))
+
+    def _part(self, offset: int) -> int:
+        return offset // layout.PAGE % len(self._parts)
+
+
 class _Picture(NamedTuple):
     """The heap as it is, until `successor` holds another picture."""
 
     gaps: _Gaps
-    taken: dict[int, _Block]
+    taken: _Taken
     successor: dict[int, "_Picture"]
 
 
@@ -77,7 +109,7 @@ class Heap:
         self._held_word = layout.directory_offset(arena.ranks, rank) + layout.HELD
         self._pid = os.getpid()
         first, self._length = span(arena, rank)
-        self._known = _Picture(((first, self._length),), {}, {})  # the latest, or one before
+        self._known = _Picture(((first, self._length),), _Taken(), {})  # the latest, or one before
         self._dropped: dict[_Block, None] = {}
         self._spares: dict[int, int] = {}  # first byte and length of each
         self._lock = threading.RLock()
@@ -224,7 +256,7 @@ class Heap:
             latest = latest.successor[0]
         return latest
 
-    def _replace(self, old: _Picture, gaps: _Gaps, taken: dict[int, _Block]) -> bool:
+    def _replace(self, old: _Picture, gaps: _Gaps, taken: _Taken) -> bool:
         """Replace the latest picture by another. Returns False if an inner call has replaced it first."""
         new = _Picture(gaps, taken, {})
         if old.successor.setdefault(0, new) is not new:
@@ -237,16 +269,14 @@ class Heap:
         while True:
             old = self._picture()
             block.offset = self._first_fit(old.gaps, block.length, purpose)
-            if self._replace(old, _without(old.gaps, block), old.taken | {block.offset: block}):
+            if self._replace(old, _without(old.gaps, block), old.taken.with_block(block)):
                 break
         self._tell_held()
 
     def _withdraw(self, block: _Block) -> None:
         while self._is_taken(block):
             old = self._picture()
-            taken = old.taken.copy()
-            del taken[block.offset]
-            self._replace(old, _with(old.gaps, block), taken)
+            self._replace(old, _with(old.gaps, block), old.taken.without(block))
         self._tell_held()
 
     def _is_taken(self, block: _Block) -> bool:
