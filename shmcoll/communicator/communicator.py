@@ -333,7 +333,9 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
         watch = OfParent(self._dispatcher.failures, call, self.timeout)
         ranks: tuple[int, ...] = ()
         new: list[Identity] = []  # of the groups: the one that is returned, and that of its messages
+        led: list[Group] = []
         made: list[Communicator] = []
+        groups = self._local_rank.groups
 
         def make(parts: Parts) -> None:
             nonlocal ranks
@@ -347,23 +349,22 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
             found, slots = None, [0, 0]  # the error of a leader that has no memory; what it tells: 1 + slot, or why
             if new and members[0] == self._rank:
                 try:
-                    for i, which in enumerate(new):
-                        made.append(self._joined(ranks, which, watch, cells=i == 0))
-                        slots[i] = 1 + self._local_rank.groups.slot_of(made[i]._dispatcher.group)
+                    with self._local_rank.lock:
+                        led.extend(groups.lead(ranks, which, cells=i == 0) for i, which in enumerate(new))
+                    slots = [1 + groups.slot_of(group) for group in led] + slots
                 except ArenaError as error:
                     if not getattr(error, "is_common", False):
                         raise
                     found, slots = error, [refusal_word(error)] * 2
             # Dimensions unlike those of the first part: see `composite_calls.py`
-            told = parts.all_gather(np.array(slots)).tolist()
+            told = parts.all_gather(np.array(slots[:2])).tolist()
             if min(told) < 0:
                 leader = next(i for i, word in enumerate(told) if word < 0) // 2
                 who = f"{call} on rank {self._dispatcher.failures.name}: {self._dispatcher.group.names([leader])}"
                 raise found or refusal(who, told[2 * leader])
-            if new and not made:
-                slots = told[2 * members[0] : 2 * members[0] + 2]
-                for i, which in enumerate(new):
-                    made.append(self._joined(ranks, which, watch, cells=i == 0, slot=slots[i] - 1))
+            for i, which in enumerate(new):
+                slot = told[2 * members[0] + i] - 1
+                made.append(self._joined(ranks, which, watch, cells=i == 0, slot=slot, led=led[i] if led else None))
             if len(made) > 1:
                 made[0]._pair_with(made[1])
 
@@ -584,16 +585,17 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
         make: Callable[..., Communicator] | None = None,
         cells: bool = True,
         slot: int | None = None,
+        led: Group | None = None,
     ) -> Communicator:
         """Do the same; the caller abandons the group after an error. watch: see `group_search.py`. name: that of a
         subgroup. make: makes the communicator, by default `Communicator`. cells: whether it makes collectives. slot: as
-        for `find`."""
+        for `find`. led: the group, which this rank has led already."""
         make, local_rank = make or Communicator, self._local_rank
         local_rank.check_not_within(watch.call)
         known: dict[Identity, Communicator] = local_rank.communicators
         if which not in known:
             with local_rank.looking():
-                group = None
+                group = led
                 if local_rank.rank != ranks[0]:
                     group = find(local_rank.arena, ranks, which, local_rank.rank, watch, cells=cells, slot=slot)
                 with local_rank.lock:

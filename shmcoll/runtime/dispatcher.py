@@ -30,7 +30,6 @@ from shmcoll.engine.protocol.wait import MOST_POLLS, SLICE_NS
 from shmcoll.engine.protocol.ways import NEVER, TO_ALL_FACTOR
 from shmcoll.engine.system import log
 from shmcoll.engine.system.green_threads import check_threads
-from shmcoll.engine.system.switches import is_on
 from shmcoll.errors import CallNotAllowed
 from shmcoll.profiling.recorder import Profile, Recorder
 from shmcoll.runtime import helpers, leftovers, refused_calls
@@ -113,28 +112,25 @@ class Dispatcher(Calls):
         self.failures = self.reporter(group, self.words, rank, self.buffers)
         self.worker = AsyncWorker(self.words, group, rank, self.failures)
         self.posted = PostedReceives(self)
-        self.checks_buffers = is_on("SHMCOLL_CHECK")  # see `calls/buffer_check.py`
+        self.checks_buffers = local_rank.checks_buffers
         self.sent = leftovers.SentMessages() if self.checks_buffers else None
         self.worker.unseen = {} if self.checks_buffers else None
-        self._faulty = fault_injection.plan(local_rank.rank)
+        self._faulty = local_rank.is_faulty
         self._profiles = []
         self.record_by(local_rank.recorder)
         self._routines: dict[str, Callable[..., int]] = {}
 
     def _fill_context(self) -> None:
         arena, size = self.group.arena, self.size
-        base, group = arena.address, arena.address + self.group.offset
+        group = arena.address + self.group.offset
         committed = arena.load(self.group.mailbox(self.rank) + layout.COMMITTED)
         has_windows = self.group.offset == arena.world or committed == self.words.item(c.WINDOW_BYTES // WORD)
         for offset, value in (
-            (c.ARENA, base),
             (c.GROUP, group),
             (c.RANKS, _address(self._ranks)),
             (c.MAILBOXES, group + layout.mailboxes_offset(size)),
             (c.CELLS, group + layout.cells_offset(size)),
             (c.FLIGHTS, group + layout.flight_offset(size, self.rank)),
-            (c.RECORDS, base + layout.record_offset(arena.ranks, 0, layout.BY_RANK)),
-            (c.RECORDS_LAUNCHER, base + layout.record_offset(arena.ranks, 0, layout.BY_LAUNCHER)),
             (c.RANK, self.rank),
             (c.MAIL, _address(self.buffers.words)),
             (c.SCRATCH, layout.align(_address(self._scratch), 64)),
@@ -354,7 +350,10 @@ def _new_context(arena: Arena, size: int) -> np.ndarray:
     crowded = _is_crowded(arena)
     words, thresholds = tables.new_context(size), Thresholds(*map(arena.load, WORDS))
     for offset, value in (
+        (c.ARENA, arena.address),
         (c.ARENA_BYTES, arena.size),
+        (c.RECORDS, arena.address + layout.record_offset(arena.ranks, 0, layout.BY_RANK)),
+        (c.RECORDS_LAUNCHER, arena.address + layout.record_offset(arena.ranks, 0, layout.BY_LAUNCHER)),
         (c.STRIDE, layout.mailbox_bytes(size)),
         (c.SIZE, size),
         (c.POLLS, 0 if crowded else MOST_POLLS),

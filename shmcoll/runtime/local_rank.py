@@ -17,12 +17,13 @@ import numpy as np
 
 from shmcoll.diagnostics import keeping, stack_server
 from shmcoll.engine import context as c
-from shmcoll.engine import layout
+from shmcoll.engine import fault_injection, layout
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.memory.heap import Heap
+from shmcoll.engine.system.switches import is_on
 from shmcoll.errors import CallNotAllowed
 from shmcoll.profiling import asked, recorder
 from shmcoll.profiling.recorder import Profile, Recorder
@@ -66,6 +67,8 @@ class LocalRank:
             set()
         )  # threads that learn of a block of another rank, and in which group
         self._compiling: set[int] = set()  # threads that load code, and may compile it first
+        self.is_faulty = fault_injection.plan(rank)
+        self.checks_buffers = is_on("SHMCOLL_CHECK")  # see `calls/buffer_check.py`
         self.heap = Heap(arena, rank)
         self.groups = GroupRegistry(arena, rank, self.heap)
         self.lock = threading.RLock()  # guards what follows; held for a moment only, see `check_not_within`
