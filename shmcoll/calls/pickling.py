@@ -1,8 +1,9 @@
 """Objects as bytes: their pickle, and the memory that the pickle leaves out.
 
 An object is its pickle and its buffers. The buffers are the contiguous memory of arrays and similar objects from 16 KiB
-on, which pickle's protocol 5 leaves out (PEP 574). They are moved without a copy by pickle, and the receiver's object
-is built around the memory in which they arrive. A frame is the number of the buffers, their lengths, and the pickle.
+on, in collectives from 128 KiB on, which pickle's protocol 5 leaves out (PEP 574). They are moved without a copy by
+pickle, and the receiver's object is built around the memory in which they arrive. A frame is the number of the buffers,
+their lengths, and the pickle.
 
 In a message the frame and the buffers follow one another, each from a multiple of 64 bytes on. The sender describes
 them in a table (see `engine/messages/send.py`). A short object without buffers is sent as it is.
@@ -25,18 +26,20 @@ Packed: TypeAlias = tuple[bytes, list[np.ndarray]]  # a pickle and its buffers
 Received: TypeAlias = tuple[bytes | memoryview, Sequence[np.ndarray]]  # the same, in memory that has arrived
 
 LEAST_BUFFER = 16 << 10  # bytes; shorter ones are pickled with the rest
+LEAST_MOVED = 128 << 10  # in collectives, where buffers take more parts
 ALIGNED = 64  # alignment of buffers that arrive side by side, so that arrays in them are aligned
 
 
-def packed(value: Any, operation: str, rank: int) -> Packed:
-    """Return the pickle of an object, and the memory of its buffers. Raises `TypeError` if it cannot be pickled."""
+def packed(value: Any, operation: str, rank: int, least: int = LEAST_MOVED) -> Packed:
+    """Return the pickle of an object, and the memory of its buffers of at least so many bytes. Raises `TypeError` if it
+    cannot be pickled."""
     buffers: list[np.ndarray] = []
 
     def stays(buffer: pickle.PickleBuffer) -> bool:
         memory = buffer.raw()
-        if memory.nbytes >= LEAST_BUFFER:
+        if memory.nbytes >= least:
             buffers.append(np.frombuffer(memory, np.uint8))
-        return memory.nbytes < LEAST_BUFFER
+        return memory.nbytes < least
 
     try:
         return pickle.dumps(value, 5, buffer_callback=stays), buffers
@@ -54,25 +57,26 @@ def framed(data: bytes, buffers: Sequence[np.ndarray]) -> bytes:
 
 def lengths(frame: np.ndarray) -> tuple[int, ...]:
     """Return the length of each buffer of a frame, in bytes."""
-    (count,) = struct.unpack_from("=q", frame.data)
-    return struct.unpack_from(f"={count}q", frame.data, WORD)
+    memory = frame.data
+    (count,) = struct.unpack_from("=q", memory)
+    return struct.unpack_from(f"={count}q", memory, WORD) if count else ()
 
 
 def unpacked(frame: np.ndarray, buffers: Sequence[np.ndarray]) -> Received:
     """Return the pickle of a frame, and its buffers, behind which there may be more buffers."""
     count = len(lengths(frame))
-    return frame[(1 + count) * WORD :].data, buffers[:count]
+    return frame.data[(1 + count) * WORD :], buffers[:count]
 
 
 def loaded(data: bytes | memoryview, buffers: Sequence[np.ndarray]) -> Any:
     """Return the object of a pickle and its buffers, whose memory it keeps."""
-    return pickle.loads(data, buffers=buffers)
+    return pickle.loads(data, buffers=buffers) if buffers else pickle.loads(data)
 
 
 def as_message(value: Any, operation: str, rank: int) -> tuple[np.ndarray, int, list[np.ndarray]]:
     """Return an object as `engine/messages/send.py` reads it: an array, its form, and the objects to keep until it is
     sent."""
-    data, buffers = packed(value, operation, rank)
+    data, buffers = packed(value, operation, rank, LEAST_BUFFER)
     if not buffers and len(data) < LEAST_BUFFER:
         return np.frombuffer(framed(data, ()), np.uint8), WHOLE, []
     frame = [np.frombuffer(one, np.uint8) for one in (framed(b"", buffers), data)]
@@ -85,7 +89,7 @@ def as_message(value: Any, operation: str, rank: int) -> tuple[np.ndarray, int, 
 
 
 def as_block(data: bytes, buffers: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the bytes of an object in one run, as `of_message` reads them. Blocks one behind the other are aligned."""
+    """Return the bytes of an object in one run, as `of_block` reads them. Blocks one behind the other are aligned."""
     parts = [np.frombuffer(framed(data, buffers), np.uint8), *buffers]
     block, end = np.zeros(sum(align(part.size, ALIGNED) for part in parts), np.uint8), 0
     for part in parts:
@@ -94,11 +98,16 @@ def as_block(data: bytes, buffers: Sequence[np.ndarray]) -> np.ndarray:
     return block
 
 
-def of_message(memory: np.ndarray) -> Any:
-    """Return the object that arrived as a message. It keeps this memory if it has buffers."""
+def of_block(memory: np.ndarray) -> Received:
+    """Return the pickle and the buffers of an object that arrived in one run of bytes."""
     sizes = lengths(memory)
     begin, buffers = memory.size - sum(align(size, ALIGNED) for size in sizes), []
     for size in sizes:
         buffers.append(memory[begin : begin + size])
         begin += align(size, ALIGNED)
-    return loaded(*unpacked(memory, buffers))
+    return unpacked(memory, buffers)
+
+
+def of_message(memory: np.ndarray) -> Any:
+    """Return the object that arrived as a message. It keeps this memory if it has buffers."""
+    return loaded(*of_block(memory))

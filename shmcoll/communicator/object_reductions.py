@@ -193,11 +193,14 @@ class ObjectReductions(Objects):
             raise
         cause: Exception | None = None
 
+        def send_out(parts: Parts, told: Packed | None) -> Received:
+            return cast(Received, parts._all_parts(Parts._broadcast_row, Parts._broadcast_rest, (told, at)))
+
         def combine(parts: Parts) -> tuple[str | None, Any]:
             nonlocal cause
-            rows = parts._gather_packed(mine, at)
-            if rows is None:
-                return cast(tuple[str | None, Any], loaded(*parts._broadcast_packed(None, at)))
+            rows = parts._all_parts(Parts._gather_rows, Parts._gather_rest, (mine, at))
+            if parts.rank != at:
+                return cast(tuple[str | None, Any], loaded(*send_out(parts, None)))
             result = None
             try:
                 result = reduce(_guarded(op), _objects(rows))
@@ -205,7 +208,7 @@ class ObjectReductions(Objects):
             except Exception as error:
                 cause = error
                 told = packed((_in_words(error, op), None), operation, rank)
-            parts._broadcast_packed(told, at)
+            send_out(parts, told)
             return None if cause is None else _in_words(cause, op), result
 
         failure, result = self._compose(operation, combine, -1 if root is None else root)
@@ -226,8 +229,8 @@ class ObjectReductions(Objects):
         def combine(parts: Parts) -> Any:
             nonlocal cause
             outcomes: list[Packed] | None = None
-            rows = parts._gather_packed(mine, 0)
-            if rows is not None:
+            rows = parts._all_parts(Parts._gather_rows, Parts._gather_rest, (mine, 0))
+            if parts.rank == 0:
                 try:
                     # Each result is pickled at once, because the operator may change it to make the next one
                     if operation == "scan_object":
@@ -241,7 +244,7 @@ class ObjectReductions(Objects):
                 except Exception as error:
                     cause = error
                     outcomes = [_pickled(_in_words(error, op), None)] * self._size
-            return loaded(*parts._scatter_packed(outcomes, 0))
+            return loaded(*parts._all_parts(Parts._scatter_rows, Parts._scatter_rest, (outcomes, 0)))
 
         failure, result = self._compose(operation, combine)
         if failure is not None:

@@ -1,8 +1,9 @@
 """Rows of bytes, one for each object, by which a call for objects begins.
 
     row    {size, length, pickle, zeros}. size: the bytes of the pickle, if the row holds it, else -1 - how many buffers
-           the longest list of buffers has that all ranks must move. length: the bytes of the object's frame
+           the object has. length: the bytes of the pickle
 
+Of rows that are written together (`put_all`), all hold their pickles, or none does: then all have the largest numbers.
 A pickle says itself where it ends. The rows of a call are used again by later ones.
 """
 
@@ -18,8 +19,24 @@ from shmcoll.engine.layout import WORD
 BYTES = 512  # of a row
 LONGEST = BYTES - 2 * WORD  # bytes of a pickle in a row
 
+MOST_EQUAL = 256 << 10  # bytes of all pickles together, if they have one length
+
 _FORMAT = f"qq{LONGEST}s"
 _ROW, _HEAD = struct.Struct("=" + _FORMAT), struct.Struct("=qq")
+
+
+class More:
+    """What the rows say of other parts. counts, lengths: of the buffers, and of the pickle, of each object."""
+
+    __slots__ = ("buffers", "counts", "lengths", "longest")
+
+    def __init__(self, counts: tuple[int, ...], lengths: tuple[int, ...]):
+        self.counts, self.lengths = counts, lengths
+        self.buffers, self.longest = max(counts), max(lengths)
+
+    def are_equal(self, size: int) -> bool:
+        """Return whether the pickles move in blocks of equal lengths, one for each of so many ranks."""
+        return self.buffers == 0 and size * self.longest <= MOST_EQUAL
 
 
 class Rows:
@@ -36,30 +53,30 @@ class Rows:
         """Write an object into row i. Return whether it holds it, so that no other part is needed."""
         size = len(data)
         if size > LONGEST or buffers:
-            _HEAD.pack_into(self._bytes, i * BYTES, -1 - len(buffers), (1 + len(buffers)) * WORD + size)
+            _HEAD.pack_into(self._bytes, i * BYTES, -1 - len(buffers), size)
             return False
-        _ROW.pack_into(self._bytes, i * BYTES, size, WORD + size, data)
+        _ROW.pack_into(self._bytes, i * BYTES, size, size, data)
         return True
 
     def put_all(self, objects: Sequence[Packed]) -> None:
-        """Write an object for each rank. If one of them needs other parts, all rows say so."""
+        """Write an object for each rank."""
         is_whole = True
         for i, one in enumerate(objects, 1):
             is_whole &= self.put(i, *one)
         if not is_whole:
-            _, most, lengths = self.get_all()
-            for i, length in enumerate(lengths, 1):
-                _HEAD.pack_into(self._bytes, i * BYTES, -1 - most, length)
+            most, longest = (max(len(one[k]) for one in objects) for k in (1, 0))
+            for i in range(1, len(objects) + 1):
+                _HEAD.pack_into(self._bytes, i * BYTES, -1 - most, longest)
 
-    def get(self) -> tuple[bytes | None, int, int]:
-        """Return the pickle of row 0. None if it is not there: then how many buffers are moved, and the length of its
-        frame."""
+    def get(self) -> Received | More:
+        """Return the object of row 0, or what it says of other parts."""
         size, length, data = _ROW.unpack_from(self._bytes)
-        return (None, -1 - size, length) if size < 0 else (data, -1, length)
+        return More((-1 - size,), (length,)) if size < 0 else (data, ())
 
-    def get_all(self) -> tuple[list[Received], int, tuple[int, ...]]:
-        """Return the objects of all ranks, -1, and the lengths of their frames. If one of them is not there, then
-        nothing, how many buffers are moved, and these lengths."""
+    def get_all(self) -> list[Received] | More:
+        """Return the objects of all ranks, or what their rows say of other parts."""
         found = self._all.unpack_from(self._bytes, BYTES)
-        least, lengths = min(found[::3]), found[1::3]
-        return ([], -1 - least, lengths) if least < 0 else ([*zip(found[2::3], repeat(()))], -1, lengths)
+        sizes = found[::3]
+        if min(sizes) < 0:
+            return More(tuple(max(0, -1 - size) for size in sizes), found[1::3])
+        return [*zip(found[2::3], repeat(()))]

@@ -1,43 +1,37 @@
 """The methods of a communicator for objects: anything that can be pickled, of any size. `calls/pickling.py` makes bytes
 from them.
 
-Each call is made of collectives, its parts (`composite_calls.py`). The first part exchanges a row for each object
-(`object_rows.py`), which holds a pickle of few bytes whole: then nothing else is sent. If any object is longer, every
-rank learns so from the rows that it gets, and all ranks make the other parts, in which the objects travel whole.
+Each call is made of collectives, its parts (`composite_calls.py`, `object_parts.py`). The first part exchanges a row
+for each object (`object_rows.py`), which holds a pickle of few bytes whole: then nothing else is sent. If any object is
+longer, every rank learns so from the rows that it gets, and all ranks make the other parts, in which the objects travel
+whole: pickles of some KiB without buffers in arrays of equal lengths, all others as frames and buffers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import accumulate
+from threading import get_ident
 from typing import Any, Literal, TypeVar, cast, overload
-
-import numpy as np
 
 from shmcoll.calls import arguments as given
 from shmcoll.calls import buffer_check
-from shmcoll.calls.pickling import (
-    ALIGNED,
-    Packed,
-    Received,
-    as_block,
-    framed,
-    lengths,
-    loaded,
-    of_message,
-    packed,
-    unpacked,
-)
+from shmcoll.calls.pickling import Packed, loaded, packed
 from shmcoll.communicator.collectives import Collectives
 from shmcoll.communicator.composite_calls import CompositeDispatcher
-from shmcoll.communicator.object_rows import Rows
-from shmcoll.engine.context import NOT_ALONE
+from shmcoll.communicator.object_parts import ObjectParts
+from shmcoll.communicator.object_rows import More
+from shmcoll.diagnostics.other_threads import CODES
+from shmcoll.engine import context as c
+from shmcoll.engine.layout import WORD
+from shmcoll.engine.native.tables import CALL_BITS
 from shmcoll.engine.system.text import shown
 from shmcoll.engine.system.tracebacks import shorten
 from shmcoll.runtime.turns import REFUSED
 from shmcoll.runtime.work import Work
 
 Result = TypeVar("Result")
+
+_ACTIVE, _COLLECTIVE, _OWNER = (word // WORD for word in (c.ACTIVE, c.COLLECTIVE, c.OWNER))
 
 
 class Objects(Collectives):
@@ -53,7 +47,7 @@ class Objects(Collectives):
         """Return the object of rank `root` on every rank.
 
         Cost: one broadcast of 512 bytes for a pickle of up to 496. For longer ones, a broadcast of the pickle, and one
-        for each array of 16 KiB or more in the object.
+        for each array of 128 KiB or more in the object.
 
         Args:
             value: on the root, anything that can be pickled, of any size; ignored on the other ranks.
@@ -88,7 +82,7 @@ class Objects(Collectives):
         """Return the objects of all ranks on rank `root`.
 
         Cost: one all_gather of 512 bytes for pickles of up to 496. If any is longer, a gather_v of the pickles, and one
-        for each array of 16 KiB or more in the object that has most of them.
+        for each array of 128 KiB or more in the object that has most of them.
 
         Args:
             value: anything that can be pickled, of any size.
@@ -155,7 +149,7 @@ class Objects(Collectives):
         """Return object r of the sequence of rank `root` on rank r.
 
         Cost: one scatter of 512 bytes for pickles of up to 496. If any is longer, a scatter_v of the pickles, and one
-        for each array of 16 KiB or more in the object that has most of them, before which the root copies these arrays
+        for each array of 128 KiB or more in the object that has most of them, before which the root copies these arrays
         side by side.
 
         Args:
@@ -187,7 +181,7 @@ class Objects(Collectives):
         """Send an object to every rank, and return the objects that all ranks have sent to this one.
 
         Cost: one all_to_all of 512 bytes for pickles of up to 496. If any is longer, an all_to_all_v of the pickles,
-        and a copy of the arrays of 16 KiB or more, which are not pickled.
+        and a copy of the arrays of 128 KiB or more, which are not pickled.
 
         Args:
             values: a sequence of one object for each rank.
@@ -217,15 +211,20 @@ class Objects(Collectives):
 
     def _parts(self, call: str, root: int = -1) -> Parts:
         """Return the collectives of this group as parts of a composite call."""
-        if (call, root) not in self._composite:
-            self._composite[call, root] = Parts(CompositeDispatcher(self._dispatcher, call, root), self._dispatcher)
-        return self._composite[call, root]
+        parts = self._composite.get((call, root))
+        if parts is None:
+            parts = Parts(CompositeDispatcher(self._dispatcher, call, root), self._dispatcher)
+            self._composite[call, root] = parts
+        return parts
 
     def _compose(self, call: str, body: Callable[..., Result], root: int = -1, *given: Any) -> Result:
         """Make a composite call, whose parts `body` makes, and return its result. given: what `body` is called with,
         behind the parts."""
-        parts = self._composite.get((call, root)) or self._parts(call, root)
-        return parts._make(call, body, given)
+        return self._parts(call, root)._make(call, body, given)
+
+    def _exchange(self, call: str, first: Callable[..., Any], rest: Callable[..., Any], root: int, *given: Any) -> Any:
+        """Make a composite call of two methods of `object_parts.py`, and return its result."""
+        return self._parts(call, root)._make_both(call, first, rest, given)
 
     def _later(self, operation: str, call: Callable[[], Any], used: Any) -> Any:
         """Submit the call. used: the object that this rank passes."""
@@ -244,7 +243,7 @@ class Objects(Collectives):
         except Exception as error:
             self._dispatcher.refused("broadcast_object", error)
             raise
-        told = self._compose("broadcast_object", Parts._broadcast_packed, root, mine, root)
+        told = self._exchange("broadcast_object", Parts._broadcast_row, Parts._broadcast_rest, root, mine, root)
         return value if self._rank == root else loaded(*told)
 
     def _gather_objects(self, operation: str, value: Any, root: int | None) -> list[Any] | None:
@@ -256,8 +255,9 @@ class Objects(Collectives):
         except Exception as error:
             self._dispatcher.refused(operation, error)
             raise
-        told = self._compose(operation, Parts._gather_packed, -1 if root is None else root, mine, root)
-        return None if told is None else [loaded(*one) for one in told]
+        at = -1 if root is None else root
+        told = self._exchange(operation, Parts._gather_rows, Parts._gather_rest, at, mine, root)
+        return [loaded(*one) for one in told] if root is None or self._rank == root else None
 
     def _scatter_objects(self, values: Sequence[Any] | None, root: int) -> Any:
         mine = None
@@ -269,7 +269,7 @@ class Objects(Collectives):
         except Exception as error:
             self._dispatcher.refused("scatter_object", error)
             raise
-        told = self._compose("scatter_object", Parts._scatter_packed, root, mine, root)
+        told = self._exchange("scatter_object", Parts._scatter_rows, Parts._scatter_rest, root, mine, root)
         return values[root] if values is not None and self._rank == root else loaded(*told)
 
     def _exchange_objects(self, values: Sequence[Any]) -> list[Any]:
@@ -278,10 +278,11 @@ class Objects(Collectives):
         except Exception as error:
             self._dispatcher.refused("all_to_all_object", error)
             raise
-        return self._compose("all_to_all_object", Parts._exchange_packed, -1, mine)
+        told = self._exchange("all_to_all_object", Parts._exchange_rows, Parts._exchange_rest, -1, mine)
+        return [loaded(*one) for one in told]
 
 
-class Parts(Objects):
+class Parts(ObjectParts, Objects):
     """The collectives of a group as parts of a composite call. If one of them is composite itself, its parts are parts
     of the outer call. whole: the dispatcher of calls by themselves."""
 
@@ -291,10 +292,11 @@ class Parts(Objects):
         self._open(dispatcher)
         self._whole = whole
         self._turns = whole.worker.turns
-        self._free_rows: list[Rows] = []  # that no call uses: of another thread, or one that a handler has interrupted
+        self._words = memoryview(whole.words)
+        self._free_rows = []
 
-    def _compose(self, call: str, body: Callable[..., Result], root: int = -1, *given: Any) -> Result:
-        return self._make(call, body, given)
+    def _parts(self, call: str, root: int = -1) -> Parts:
+        return self
 
     def _make(self, call: str, body: Callable[..., Result], given: tuple[Any, ...]) -> Result:
         """Have `body` make the parts. An exception that comes out of it ends the group."""
@@ -304,101 +306,31 @@ class Parts(Objects):
         else:
             made = self._turns.alone(call, body, (self, *given), self._left_by)
         if made is REFUSED:
-            raise self._whole.failures.error(call, NOT_ALONE)
+            raise self._whole.failures.error(call, c.NOT_ALONE)
         return cast(Result, made)
+
+    def _make_both(self, call: str, first: Callable[..., Any], rest: Callable[..., Any], given: tuple[Any, ...]) -> Any:
+        """Do the same with two methods of `object_parts.py`. If nothing else goes on, these lines are `Turns.alone`: in
+        fewer frames, which take as long as the call itself."""
+        words = self._words
+        if self._whole.profile or words[_ACTIVE] or words[_COLLECTIVE] or words[_OWNER]:
+            return self._make(call, Parts._all_parts, (first, rest, given))
+        words[_COLLECTIVE] = get_ident() << CALL_BITS | CODES.get(call, 0)
+        try:
+            told = first(self, *given)
+            return rest(self, told, *given) if type(told) is More else told
+        except BaseException as error:
+            self._left_by(error)
+            raise
+        finally:
+            words[_COLLECTIVE] = 0
+
+    def _all_parts(self, first: Callable[..., Any], rest: Callable[..., Any], given: tuple[Any, ...]) -> Any:
+        told = first(self, *given)
+        return rest(self, told, *given) if type(told) is More else told
 
     def _left_by(self, error: BaseException) -> None:
         self._dispatcher.left_by(error)
-
-    # --- objects ------------------------------------------------------------------------------------------------------
-
-    def _broadcast_packed(self, mine: Packed | None, root: int) -> Received:
-        """Return the object of the root."""
-        rows = self._free_rows.pop() if self._free_rows else Rows(self._size)
-        is_whole = mine is not None and rows.put(0, *mine)
-        self.broadcast(rows.mine, root)
-        told, _, length = (None, 0, 0) if mine else rows.get()
-        self._free_rows.append(rows)
-        if mine and is_whole:
-            return mine
-        if told is not None:
-            return told, ()
-        frame = np.frombuffer(framed(*mine), np.uint8) if mine else np.empty(length, np.uint8)
-        self.broadcast(frame, root)
-        buffers = mine[1] if mine else [np.empty(size, np.uint8) for size in lengths(frame)]
-        for buffer in buffers:
-            self.broadcast(buffer, root)
-        return mine or unpacked(frame, buffers)
-
-    def _gather_packed(self, mine: Packed, root: int | None) -> list[Received] | None:
-        """Return the objects of all ranks; None on a rank that does not get them."""
-        rows = self._free_rows.pop() if self._free_rows else Rows(self._size)
-        rows.put(0, *mine)
-        self.all_gather(rows.mine, out=rows.all)
-        told, most, sizes = rows.get_all()
-        self._free_rows.append(rows)
-        is_given = root is None or self._rank == root
-        if most < 0:
-            return told if is_given else None
-        frame = np.frombuffer(framed(*mine), np.uint8)
-        if not is_given:
-            for part in [frame, *mine[1], *[_nothing()] * (most - len(mine[1]))]:
-                self._collect(part, root)
-            return None
-        joined, _ = self._collect(frame, root, out=np.empty(sum(sizes), np.uint8))
-        frames = [joined[end - n : end] for n, end in zip(sizes, accumulate(sizes), strict=True)]
-        found: list[list[np.ndarray]] = [[] for _ in frames]
-        for k in range(most):
-            part = mine[1][k] if k < len(mine[1]) else _nothing()
-            sizes = tuple((lengths(one)[k : k + 1] or (0,))[0] for one in frames)
-            ends = [*accumulate((-(-size // ALIGNED) * ALIGNED for size in sizes), initial=0)]
-            out = np.empty(ends.pop(), np.uint8)
-            joined, _ = self._collect(part, root, recv_displs=ends, out=out)
-            for rank, (start, size) in enumerate(zip(ends, sizes, strict=True)):
-                found[rank].append(joined[start : start + size])
-        return [unpacked(*one) for one in zip(frames, found, strict=True)]
-
-    def _collect(self, part: np.ndarray, root: int | None, **where: Any) -> Any:
-        return self.all_gather_v(part, **where) if root is None else self.gather_v(part, root, **where)
-
-    def _scatter_packed(self, mine: list[Packed] | None, root: int) -> Received:
-        """Return this rank's object of those of the root."""
-        rows = self._free_rows.pop() if self._free_rows else Rows(self._size)
-        if mine:
-            rows.put_all(mine)
-        self.scatter(rows.all, root, out=rows.mine)
-        told, most, length = rows.get()
-        self._free_rows.append(rows)
-        if told is not None:
-            return told, ()
-        columns: list[Any] = [None] * (1 + most)
-        if mine:
-            frames = [[np.frombuffer(framed(*one), np.uint8), *one[1]] for one in mine]
-            columns = [[(parts + [_nothing()] * most)[k] for parts in frames] for k in range(1 + most)]
-        frame, buffers = np.empty(length, np.uint8), []
-        for k, column in enumerate(columns):
-            joined, counts = (np.concatenate(column), [one.size for one in column]) if mine else (None, None)
-            out = frame if k == 0 else np.empty((lengths(frame)[k - 1 : k] or (0,))[0], np.uint8)
-            self.scatter_v(joined, root, send_counts=counts, out=out)
-            buffers.append(out)
-        return unpacked(frame, buffers[1:])
-
-    def _exchange_packed(self, mine: list[Packed]) -> list[Any]:
-        """Return the objects that the ranks have sent to this one."""
-        rows = self._free_rows.pop() if self._free_rows else Rows(self._size)
-        rows.put_all(mine)
-        self.all_to_all(rows.all, out=rows.all)
-        told, most, _ = rows.get_all()
-        self._free_rows.append(rows)
-        if most < 0:
-            return [loaded(*one) for one in told]
-        blocks = [as_block(*one) for one in mine]
-        joined, counts = self.all_to_all_v(np.concatenate(blocks), [block.size for block in blocks])
-        return [of_message(joined[end - n : end]) for n, end in zip(counts, np.cumsum(counts), strict=True)]
-
-
-def _nothing() -> np.ndarray:
-    return np.empty(0, np.uint8)
 
 
 def _all_packed(values: Any, size: int, giver: str, operation: str, rank: int) -> list[Packed]:

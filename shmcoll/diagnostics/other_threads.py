@@ -20,15 +20,11 @@ from shmcoll.errors import CallNotAllowed
 GRAPH_CALLS = ("all_gather", "all_gather_v", "all_to_all", "all_to_all_v")
 
 _COMPOSITE, _GRAPH = 128, 192  # codes of composite calls, and of those of neighbours, are from here on
-_CODES = {name: code for code, name in enumerate(OPERATION_NAMES)}
-_CODES |= {name: _COMPOSITE + code for code, name in enumerate(COMPOSITE_NAMES[1:], 1)}
-_CODES |= {f"graph.{name}": _GRAPH + i for i, name in enumerate(GRAPH_CALLS)}
-_NAMES = {code: name for name, code in _CODES.items()} | {0: "a collective"}
-
-
-def in_word(thread: int, operation: str) -> int:
-    """Return the word for a call of a thread, as COLLECTIVE and MET hold it."""
-    return thread << CALL_BITS | _CODES.get(operation, 0)
+#: the lower bits of COLLECTIVE and MET
+CODES = {name: code for code, name in enumerate(OPERATION_NAMES)}
+CODES |= {name: _COMPOSITE + code for code, name in enumerate(COMPOSITE_NAMES[1:], 1)}
+CODES |= {f"graph.{name}": _GRAPH + i for i, name in enumerate(GRAPH_CALLS)}
+_NAMES = {code: name for name, code in CODES.items()} | {0: "a collective"}
 
 
 def error(words: np.ndarray, operation: str, name: object, cure: str = "comm.dup()") -> CallNotAllowed:

@@ -204,7 +204,7 @@ class Turns:
         try:
             # In a fork of the rank, where the call is refused, `guard` may be locked forever
             if not (words[_COLLECTIVE] >> CALL_BITS == me or words[_OWNER] == me or self.is_shut):
-                mine = other_threads.in_word(me, operation)
+                mine = me << CALL_BITS | other_threads.CODES.get(operation, 0)
                 if words[_ACTIVE] == 0 and words[_COLLECTIVE] == 0:
                     words[_COLLECTIVE] = mine
                     is_held = True  # no thread and no handler runs in these three lines

@@ -11,7 +11,7 @@ from shmcoll.engine.layout import FLIGHT_ENTRIES
 from tests.support.drawn_objects import drawn, same
 from tests.support.patience import PATIENCE
 from tests.support.suite import judge, run_cases
-from tests.support.switches import LEAST_BUFFER, LONGEST_ROW
+from tests.support.switches import LEAST_MOVED, LONGEST_ROW
 
 
 def case(seed: int, n: int, operation: str):
@@ -102,7 +102,7 @@ def test_work_is_awaitable(ranks):
     assert ranks(2, awaited) == [[[2.0] * 3, [0, 1]]] * 2
 
 
-#: the collectives of each call: for pickles of few bytes, and for arrays of 16 KiB or more
+#: the collectives of each call: for pickles of few bytes, and for long arrays
 COUNTS = {
     "broadcast_object": (1, 3),
     "gather_object": (1, 3),
@@ -123,7 +123,7 @@ def counted(comm) -> list[tuple[int, ...]]:
     told = []
     for name in COUNTS:
         made = []
-        for mine in (7, bytes(edge - 32), bytes(edge + (comm.rank == 0)), np.ones(LEAST_BUFFER)):
+        for mine in (7, bytes(edge - 32), bytes(edge + (comm.rank == 0)), np.ones(LEAST_MOVED)):
             value = [mine] * comm.size if name in ("scatter_object", "all_to_all_object") else mine
             keywords = {"op": lambda left, right: left} if "reduce" in name or "scan" in name else {}
             before = len(flights(comm._dispatcher.group, comm.rank))

@@ -13,6 +13,7 @@ import pytest
 from numba import njit
 
 from shmcoll import jit
+from shmcoll.calls.pickling import LEAST_MOVED
 from shmcoll.communicator.object_rows import BYTES, LONGEST
 from shmcoll.communicator.objects import Parts
 from shmcoll.diagnostics.flight_log import flights
@@ -237,13 +238,13 @@ def test_who_leaves_between_two_parts_ends_the_group(ranks, monkeypatch, error):
 
         told = []
         if comm.rank == 0:
-            monkeypatch.setattr("shmcoll.communicator.objects.lengths", fail)
+            monkeypatch.setattr("shmcoll.communicator.object_parts.lengths", fail)
             with pytest.raises(error, match="no more"):
-                comm.all_gather_object(np.zeros(10_000))
+                comm.all_gather_object(np.zeros(LEAST_MOVED))
             monkeypatch.undo()
         for _ in range(2):
             with pytest.raises(RankFailed) as caught:
-                comm.all_gather_object(np.zeros(10_000)) if comm.rank else comm.barrier()
+                comm.all_gather_object(np.zeros(LEAST_MOVED)) if comm.rank else comm.barrier()
             told.append(str(caught.value))
         assert other.all_gather_object(comm.rank) == [0, 1, 2]
         return told
@@ -266,12 +267,12 @@ BETWEEN: dict[str, tuple[Callable[[Any], Any], str, int, Callable[[Any], Any]]] 
     ),
     "the same gather of objects": (
         lambda comm: comm.gather_object(LONG),
-        "gather_v",
+        "gather",
         0,
         lambda comm: comm.gather_object(LONG),
     ),
     "what another part is": (
-        lambda comm: comm.all_gather_object(LONG),
+        lambda comm: comm.all_gather_object(np.zeros(LEAST_MOVED)),
         "all_gather_v",
         0,
         lambda comm: comm.all_gather_v(np.zeros(3, np.uint8)),
