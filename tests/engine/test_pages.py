@@ -48,7 +48,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch, *advice: int) -> None:
     monkeypatch.setattr(pages, "_advise", advise)
 
 
-KERNELS = {"new": (), "old": (pages._MADV_POPULATE_WRITE,), "without holes": (pages._MADV_REMOVE,)}
+KERNELS = {"new": (), "old": (pages.MADV_POPULATE_WRITE,), "without holes": (pages._MADV_REMOVE,)}
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -94,7 +94,7 @@ def test_neighbours_on_the_same_page_are_left_alone(mapped, monkeypatch, kernel)
 @pytest.mark.parametrize("kernel", ["new", "without huge pages", "old"])
 def test_long_memory_is_in_huge_pages(arena, monkeypatch, kernel):
     """If the kernel makes them. Each byte is there in any case, and none beside."""
-    without = {"new": (), "without huge pages": (pages.MADV_COLLAPSE,), "old": (pages._MADV_POPULATE_WRITE,)}
+    without = {"new": (), "without huge pages": (pages.MADV_COLLAPSE,), "old": (pages.MADV_POPULATE_WRITE,)}
     refuse(monkeypatch, *without[kernel])
     need_huge_pages()
     heap = Heap(arena, 0)
