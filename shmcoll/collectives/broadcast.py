@@ -3,8 +3,9 @@
 A pipelined broadcast through shared memory (Graham and Shipman, "MPI support for multi-core architectures: optimized
 shared memory collectives", EuroPVM/MPI 2008): the root copies its array into its cell, and all other ranks copy it from
 there. Arrays longer than a cell go through the two cells of the root in turn, so that the root fills one cell while the
-others read the other, in rounds of half a cell: with 2 ranks 512 KiB take 11 us, instead of 12.4 in rounds of a cell
-(one copy takes 6).
+others read the other. Rounds are half a cell: with 2 ranks 512 KiB take 11 us, instead of 12.4 in rounds of a cell (one
+copy takes 6). But they are a cell if that is a window: then ranks outnumber cores, or are many, and each round may put
+each of them to sleep.
 Cost: a + 2 S b up to a cell; beyond it 2 a ceil(S / cell) + S b, as the copies in and out overlap. The others
 read a long array where it is, if they can: 2 a + S b.
 
@@ -88,10 +89,10 @@ def open_and_check(ctx, phase):
 
 
 def map_array(ctx, root, length):
-    """Map the root's array. If it is longer than a cell, its parts are half cells: see above."""
+    """Map the root's array. See above how long its parts are."""
     map_blocks(ctx, root, ANYONE, length, False)
     poke(ctx + c.OWN_BYTES, 0)
-    if length > peek(ctx + c.CELL_BYTES):
+    if length > peek(ctx + c.CELL_BYTES) < peek(ctx + c.WINDOW_BYTES):
         poke(ctx + c.PART, peek(ctx + c.CELL_BYTES) // 2 // LINE * LINE)
 
 

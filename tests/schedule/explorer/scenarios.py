@@ -91,6 +91,7 @@ IN_CELL = AllReduce(8)
 EXPOSING = {"exposing": 64}
 SPIN = {"polls": 1, "yields": 1}
 WINDOWS = {"window_bytes": 640}  # cells of up to 256 bytes move on in them
+HALF_CELLS = {"window_bytes": 256 + 128}  # a long broadcast has rounds of half a cell if a window is longer than one
 RING = {"flat_bytes": 64, "slice_bytes": 32}
 RING_OF_3 = RING | {"flat_bytes": 96}  # IN_CELL is flat with 3 ranks, too
 UNEVEN = all_to_all_v(((3, 40), (2, 1)))
@@ -255,13 +256,15 @@ SCENARIOS = {
     "all_gather_v refused": Scenario(2, (all_gather_v((3, 40), room=42), all_gather_v((3, 2))), words=43),
     "all_gather_v, 3 ranks": Scenario(3, (all_gather_v((40, 0, 3), halfway=True), IN_CELL), words=43),
     "broadcast": Scenario(2, (Broadcast(40), Broadcast(2, root=1)), words=40),
-    "broadcast of 4 rounds, then all_reduce": Scenario(2, (Broadcast(50), IN_CELL), words=50),
+    "broadcast of 4 rounds, then all_reduce": Scenario(2, (Broadcast(50), IN_CELL), words=50, settings=HALF_CELLS),
     "broadcast, 3 ranks": Scenario(3, (Broadcast(70, root=1), IN_CELL), words=70),
-    "broadcast of 4 rounds, 3 ranks": Scenario(3, (Broadcast(50, root=2), IN_CELL), words=50),
+    "broadcast of 4 rounds, 3 ranks": Scenario(3, (Broadcast(50, root=2), IN_CELL), words=50, settings=HALF_CELLS),
     "broadcast without an array": Scenario(
         2, (Broadcast(40, without=(1,)), Broadcast(2, root=1, without=(0,))), words=40
     ),
-    "broadcast of 4 rounds without an array": Scenario(2, (Broadcast(50, without=(1,)), IN_CELL), words=50),
+    "broadcast of 4 rounds without an array": Scenario(
+        2, (Broadcast(50, without=(1,)), IN_CELL), words=50, settings=HALF_CELLS
+    ),
     "broadcast with and without an array": Scenario(3, (Broadcast(40, root=1, without=(2,)), IN_CELL), words=40),
     "broadcast refused": Scenario(3, (Broadcast(2, without=(1,), odd=2),), words=3),
     "all_gather": Scenario(2, (AllGather(2), AllGather(8, in_place=True))),
