@@ -9,7 +9,9 @@ A comment names the file; the lines up to the next comment are written anew:
 import json
 import re
 from pathlib import Path
+from typing import Any
 
+from shmbench.report import growth_table, start_table
 from shmbench.report.ratio_table import markdown, nodes_markdown
 
 FOLDER = Path(__file__).parent
@@ -22,7 +24,15 @@ def pages() -> dict[Path, str]:
     return {path: _PLACE.sub(_filled, path.read_text(encoding="utf-8"))}
 
 
+def _table(found: dict[str, Any]) -> str:
+    if "starts" in found:
+        return start_table.markdown(found["starts"])
+    if "growth" in found:
+        return growth_table.markdown(found["results"])
+    return nodes_markdown(found) if "nodes" in found else markdown(found["results"])
+
+
 def _filled(place: re.Match[str]) -> str:
     found = json.loads((FOLDER / "measurements" / place[1]).read_text(encoding="utf-8"))
-    table = nodes_markdown(found) if "nodes" in found else markdown(found["results"])
+    table = _table(found)
     return f"<!-- measured: {place[1]} -->\n\n{table}\n\n<!-- end -->"

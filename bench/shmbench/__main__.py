@@ -4,7 +4,7 @@ Its subcommands: `compare` starts one job after another, of shmcoll and its peer
 `diff` compares them. `timeline` draws a timeline of `shmrun --trace`. `tune` measures the thresholds of later jobs.
 `beyond` measures features that the peers do not have. `--door` measures what a front end adds to calls;
 `compare --door` measures a front end beside the library that its users come from; `compare --nodes` measures shmcoll
-over simulated nodes beside MPI.
+over simulated nodes beside MPI. `growth` compares for several numbers of ranks, and `start` times jobs that do nothing.
 
 Inside a job that has been started already (`shmrun -n 4 -m shmbench all_reduce`, `mpiexec -n 16 shmbench all_reduce`)
 the process is a rank itself.

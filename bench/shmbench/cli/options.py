@@ -36,7 +36,7 @@ COLLECTIVES = (
 )
 LIMITS = ("memcpy", "add")
 DOORS = ("mindspore", "nki", "torch")
-SUBCOMMANDS = ("beyond", "compare", "diff", "plot", "timeline", "tune")
+SUBCOMMANDS = ("beyond", "compare", "diff", "growth", "plot", "start", "timeline", "tune")
 REDUCING = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_v", "scan", "exscan")
 ALGORITHMS = {
     **dict.fromkeys(("all_reduce", "reduce", "reduce_scatter"), ("flat", "ring", "cells")),
@@ -117,7 +117,8 @@ def _parser(ranks: int) -> argparse.ArgumentParser:
         "Subcommands, each with a --help of its own: `compare` measures beside mpi4py and gloo, `diff` compares two "
         "results of -J and fails if the later one is slower, `tune` finds the thresholds of this machine, `plot` "
         "draws results of -J, `timeline` draws a timeline of `shmrun --trace`, `beyond` measures plans, "
-        "jitted code, shared arrays, messages and many ranks.",
+        "jitted code, shared arrays, messages and many ranks, `start` times jobs that do nothing, "
+        "`growth` compares for several numbers of ranks.",
     )
     add = parser.add_argument
     names = COLLECTIVES + LIMITS

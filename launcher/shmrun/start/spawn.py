@@ -106,7 +106,7 @@ def _settle(job: Job) -> None:
     """Do once what each rank would otherwise do itself: import, flush buffered output, freeze objects, clear
     modules."""
     if job.fork:
-        import shmrun.start.run_python
+        pass
     for stream in (sys.stdout, sys.stderr):
         if stream:  # None if the launcher was started with it closed
             stream.flush()
