@@ -91,6 +91,24 @@ def barrier(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
         Barrier()
 
 
+def dup(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
+    for _ in range(n):
+        comm.Dup().Free()
+
+
+def split(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
+    for _ in range(n):
+        comm.Split(case.rank % 2, case.rank).Free()
+
+
+def dups_open(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
+    for group in [comm.Dup() for _ in range(n)]:
+        group.Free()
+
+
+RUNS = {"barrier": barrier, "dup": dup, "split": split, "dups_open": dups_open}
+
+
 def to_the_front(lengths: Callable[[Case], tuple[int, int]]) -> Callable[[Case, np.ndarray], Any]:
     """Return the arrays in place for reduce_scatter: MPI writes the result in front, not where the block was."""
     return lambda case, memory: (memory, memory[: lengths(case)[1]])
@@ -115,7 +133,7 @@ class Mpi:
         return everyone
 
     def collective(self, name: str) -> Collective:
-        found = replace(COLLECTIVES[name], run=barrier if name == "barrier" else partial(run, name))
+        found = replace(COLLECTIVES[name], run=RUNS.get(name) or partial(run, name))
         return replace(found, in_place=to_the_front(found.lengths)) if name.startswith("reduce_scatter") else found
 
 

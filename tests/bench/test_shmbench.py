@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from shmbench.cli.options import ALGORITHMS, COLLECTIVES
+from shmbench.cli.options import ALGORITHMS, COLLECTIVES, GROUPS
 
 from tests.support.benched import shmbench
 from tests.support.patience import PATIENCE
@@ -72,7 +72,7 @@ def in_one_job(folder, ranks, lines):
 
 @pytest.mark.parametrize("ranks", [pytest.param(2, marks=pytest.mark.stress), 3])
 def test_every_collective_and_algorithm(ranks, tmp_path):
-    lines = [[name] for name in COLLECTIVES]
+    lines = [[name] for name in COLLECTIVES + GROUPS]
     lines += [[name, "--algorithm", one] for name, several in ALGORITHMS.items() for one in several]
     quick = ["--sizes", "8,300K", "-r", str(ranks - 1), "--iters", "3", "--rounds", "1", "-w", "0"]
     told = in_one_job(tmp_path, ranks, [[*line, *quick] for line in lines])

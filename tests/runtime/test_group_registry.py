@@ -568,6 +568,7 @@ def test_a_leader_makes_further_slots_when_they_are_used_up(ranks):
         layout.SLOT_COUNT = comm._local_rank.groups._room = 5
         comm.barrier()
         before = switches.held_by_ranks(comm)
+        comm.barrier()
         groups = []
         for i in range(6):
             groups += [comm.dup(), comm.subgroup([0, 1], name=f"{i}")]

@@ -35,6 +35,7 @@ COLLECTIVES = (
     "collective_permute",
 )
 LIMITS = ("memcpy", "add")
+GROUPS = ("dup", "split", "dups_open")  # made and closed; the last: all are open before one is closed
 DOORS = ("mindspore", "nki", "torch")
 SUBCOMMANDS = ("beyond", "compare", "diff", "growth", "plot", "start", "timeline", "tune")
 REDUCING = ("all_reduce", "reduce", "reduce_scatter", "reduce_scatter_v", "scan", "exscan")
@@ -121,7 +122,7 @@ def _parser(ranks: int) -> argparse.ArgumentParser:
         "`growth` compares for several numbers of ranks.",
     )
     add = parser.add_argument
-    names = COLLECTIVES + LIMITS
+    names = COLLECTIVES + LIMITS + GROUPS
     add("collective", type=one_of("collective", names, SUBCOMMANDS), help=", ".join(names))
     add("-V", "--version", action="version", version=f"shmbench {shmcoll.__version__}")
     add("--completion", action=Completion, choices=SHELLS, help="print the completion for a shell, and exit")

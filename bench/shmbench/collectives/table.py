@@ -213,6 +213,21 @@ def barrier(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
         call()
 
 
+def dup(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
+    for _ in range(n):
+        comm.dup().close()
+
+
+def split(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
+    for _ in range(n):
+        comm.split(case.rank % 2, case.rank).close()
+
+
+def dups_open(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
+    for group in [comm.dup() for _ in range(n)]:
+        group.close()
+
+
 def broadcast(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
     call, root = comm.broadcast, case.root
     for x, _ in islice(cycle(buffers), n):
@@ -295,13 +310,21 @@ def along(ranks: int) -> float:
     return 1.0
 
 
+def without_arrays(run: Callable[[Any, Case, Buffers, int], None]) -> Collective:
+    """Return a call that has no arrays."""
+    return Collective(
+        lambda elements, ranks: Counts(0, 0), lambda case: (0, 0), lambda case, seq: [], run, lambda ranks: 0.0,
+        sized=False,
+    )  # fmt: skip
+
+
 _ALL = of_ranks(lambda case: range(case.ranks))
 _EVEN, _UNEVEN = own(even), own(uneven)
 COLLECTIVES = {
-    "barrier": Collective(
-        lambda elements, ranks: Counts(0, 0), pair(lambda case: 0, lambda case: 0), lambda case, seq: [], barrier,
-        lambda ranks: 0.0, sized=False,
-    ),
+    "barrier": without_arrays(barrier),
+    "dup": without_arrays(dup),
+    "split": without_arrays(split),
+    "dups_open": without_arrays(dups_open),
     "broadcast": Collective(
         whole, alike, of_rank(root), broadcast, along, over_itself, out_of_place=False, rooted=True
     ),

@@ -15,7 +15,7 @@ from typing import Any
 
 from shmbench.cli import conditions
 from shmbench.cli.flags import Parser, at_least, one_of, size_list
-from shmbench.cli.options import ALIASES, COLLECTIVES, DTYPES, LIMITS, OPS, REDUCING
+from shmbench.cli.options import ALIASES, COLLECTIVES, DTYPES, GROUPS, LIMITS, OPS, REDUCING
 from shmbench.report.ratios import TITLES, Result, foot, head, lines
 from shmbench.timing import neighbour
 from shmbench.timing.launch import Failed, beside, run
@@ -165,8 +165,8 @@ def make_parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     ops = tuple(op for op in OPS if op != "avg")  # MPI does not have it
-    add("collectives", nargs="*", type=one_of("collective", COLLECTIVES), metavar="collective",
-        help=f"{', '.join(COLLECTIVES)} (all)")  # fmt: skip
+    add("collectives", nargs="*", type=one_of("collective", COLLECTIVES + GROUPS), metavar="collective",
+        help=f"{', '.join(COLLECTIVES)} (all of these); {', '.join(GROUPS)}")  # fmt: skip
     add("-n", "--ranks", type=at_least(1), default=2, metavar="N", help="ranks (2)")
     add("--sizes", type=size_list, default="8,16K,256K,4M,64M", metavar="SIZE,...", help="(8,16K,256K,4M,64M)")
     add("--rounds", type=at_least(1), default=5, metavar="N", help="rounds, whose medians are compared (5)")
