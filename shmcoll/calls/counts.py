@@ -17,8 +17,7 @@ from shmcoll.engine import context as c
 from shmcoll.engine import layout
 from shmcoll.engine.kernels.dtypes import BY_CODE, BY_NUMPY
 from shmcoll.engine.kernels.element_marks import FOREIGN, MARK_SHIFT, ROWS, element_mark
-from shmcoll.engine.layout import LARGEST_COUNT, WORD
-from shmcoll.engine.native.tables import OWN_TABLE
+from shmcoll.engine.layout import LARGEST_COUNT
 from shmcoll.engine.protocol.count_tables import BOTH, COUNTS, DATA
 from shmcoll.runtime.dispatcher import Dispatcher
 
@@ -194,11 +193,10 @@ def exchange(
 def second_phase(dispatcher: Dispatcher, routine: Callable[..., int], x: Any, root: int = 0) -> tuple[int, Any]:
     """Move the blocks after a native call without `out` has returned COUNTS_KNOWN. Return the status, and a result that
     is just large enough, with gaps of zeros. On an exception the caller calls `left`."""
-    words = dispatcher.words
-    ends = OWN_TABLE // WORD + layout.TABLE_SIZES * dispatcher.size
-    kind = words.item(ends + layout.ELEMENT_TYPE)
+    ends = dispatcher.own_ends
+    kind = ends[layout.ELEMENT_TYPE]
     mark = kind >> MARK_SHIFT
-    result = np.zeros(words.item(ends + layout.RESULT_SIZE), BY_CODE[kind & ((1 << MARK_SHIFT) - 1)].numpy)
+    result = np.zeros(ends[layout.RESULT_SIZE], BY_CODE[kind & ((1 << MARK_SHIFT) - 1)].numpy)
     status = routine(x, result, 0, root, 0, 0, DATA, dispatcher.own_table)
     if status == c.OK and mark & FOREIGN:  # in scatter_v, where this rank has no array
         dtype, _ = spell(dispatcher, root, None)

@@ -84,20 +84,36 @@ def as_dtype(got: np.ndarray, dtype: np.dtype, shape: tuple[int, ...]) -> np.nda
     return np.empty(shape, dtype) if got.size == 0 else got.reshape(-1).view(dtype).reshape(shape)
 
 
+def second_of_shape(dispatcher: Dispatcher, routine: Callable[..., int], root: int) -> tuple[int, Any]:
+    """Get the array after a native call without one has returned SHAPE_KNOWN, and has written to `dispatcher.told`.
+    Return the status, and the array. On an exception the caller calls `left`."""
+    got, mark = _new_array(dispatcher.told)
+    status = routine(None, exact(got), 0, root, 0, 0, DATA, 0, 0)
+    if status == c.OK and mark:
+        got = as_dtype(got, spell(dispatcher, root, None)[0], got.shape[:-1])
+    return status, got if got.ndim else got[()]
+
+
+def _new_array(told: np.ndarray) -> tuple[np.ndarray, int]:
+    """Return an array of the dtype and shape that a routine has told, and the mark of its elements."""
+    kind, dimensions = told.item(0), told.item(1)
+    dtype = BY_CODE[kind & ((1 << MARK_SHIFT) - 1)].numpy
+    return np.empty(told[2 : 2 + dimensions].tolist(), dtype), kind >> MARK_SHIFT
+
+
 def _in_two_phases(dispatcher: Dispatcher, operation: str, root: int) -> tuple[np.ndarray, int]:
     """Return a new array, whose shape is known after the opening, and the mark of its elements."""
     routine: Any = dispatcher.routine(operation)
     told = np.zeros(2 + layout.MOST_DIMENSIONS, np.int64)
-    target = np.empty(0)
+    target, mark = np.empty(0), 0
 
     def opening() -> int:
         return routine(None, None, 0, root, 0, 0, OPEN, 0, told.ctypes.data)
 
     def moving() -> int:
-        nonlocal target
-        code = int(told[0]) & ((1 << MARK_SHIFT) - 1)
-        target = np.empty(told[2 : 2 + told[1]], BY_CODE[code].numpy)
+        nonlocal target, mark
+        target, mark = _new_array(told)
         return routine(None, exact(target), 0, root, 0, 0, DATA, 0, 0)
 
     run_in_phases(dispatcher, operation, opening, c.SHAPE_KNOWN, moving)
-    return target, int(told[0]) >> MARK_SHIFT
+    return target, mark

@@ -60,7 +60,8 @@ class CompositeDispatcher(Dispatcher):
         self._call = call
         self._mark = (layout.COMPOSITE_NAMES.index(call) | (root + 1) << 8) << layout.COMPOSITE_SHIFT
         # short calls read these
-        self.words, self.size, self.own_table = dispatcher.words, dispatcher.size, dispatcher.own_table
+        self.words, self.size = dispatcher.words, dispatcher.size
+        self.own_table, self.own_ends = dispatcher.own_table, dispatcher.own_ends
         self.worker = dispatcher.worker
         for name in ROUTINES[call]:
             dispatcher.routine(name)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from shmcoll.communicator.native_call import IS_ROOT, NativeCalls, native_call, native_entry
+from shmcoll.communicator.native_call import IS_ROOT, NativeCalls, joined, native_call, native_entry
 from shmcoll.runtime.work import Work
 
 if TYPE_CHECKING:
     from shmcoll.communicator.types import Array, ArrayLike, Out, Outs, Pairs
 
-_IS_NEW = "out is None and type(x) is ndarray and x.ndim"
-_WHOLE = f"(empty((self._size * x.shape[0], *x.shape[1:]), x.dtype) if {_IS_NEW} else out)"
-_PART = f"(empty((x.shape[0] // self._size, *x.shape[1:]), x.dtype) if {_IS_NEW} else out)"
+_WHOLE = joined("self._size * len(x)")
+_PART = joined("len(x) // self._size")
 
 
 class Moves(NativeCalls):
@@ -38,7 +37,12 @@ class Moves(NativeCalls):
     def broadcast(
         self, x: ArrayLike | Out | None, root: int = ..., *, shared: bool = ..., async_op: Literal[True]
     ) -> Work[Array]: ...
-    @native_call("x, x, 0, root, 0, 0", answer="x")
+    @native_call(
+        "x, x, 0, root, 0, 0",
+        entry=f"({native_entry('broadcast')}) if x is not None else self._opening('broadcast', root)",
+        second="second_of_shape(self._dispatcher, entry, root)",
+        answer="x if x is not None else result",
+    )
     def broadcast(self, *args: Any, **kwargs: Any) -> Any:
         """Copy the array of rank `root` to all ranks.
 
@@ -162,6 +166,8 @@ class Moves(NativeCalls):
         is_root=IS_ROOT,
         source="x if is_root else out",
         result=f"{_PART} if is_root else out",
+        entry=f"({native_entry('scatter')}) if source is not None else self._opening('scatter', root)",
+        second="second_of_shape(self._dispatcher, entry, root)",
     )
     def scatter(self, *args: Any, **kwargs: Any) -> Any:
         """Cut the array of rank `root` along axis 0 into equal parts, and return part r on rank r.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from shmcoll.communicator.native_call import IN_ELEMENTS, IS_ROOT, NativeCalls, native_call, native_entry
+from shmcoll.communicator.native_call import IN_ELEMENTS, IS_ROOT, NativeCalls, joined, native_call, native_entry
 from shmcoll.runtime.work import Work
 
 if TYPE_CHECKING:
@@ -152,8 +152,7 @@ class Reductions(NativeCalls):
     ) -> Work[Array]: ...
     @native_call(
         "x, result, reduction, 0, 0, 0",
-        result="empty((x.shape[0] // self._size, *x.shape[1:]), x.dtype)"
-        " if out is None and type(x) is ndarray and x.ndim else out",
+        result=joined("len(x) // self._size"),
         reduction=_NAMED,
     )
     def reduce_scatter(self, *args: Any, **kwargs: Any) -> Any:

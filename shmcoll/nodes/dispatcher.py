@@ -28,7 +28,7 @@ from shmcoll.engine import context as c
 from shmcoll.engine.collective import REDUCING
 from shmcoll.engine.compiler.user_operators import of_kernel
 from shmcoll.engine.kernels.dtypes import BY_NUMPY, REDUCTIONS, USER, DType
-from shmcoll.engine.layout import WORD
+from shmcoll.engine.layout import TABLE_SIZES, WORD
 from shmcoll.engine.memory.group import Group, RankName, names
 from shmcoll.engine.memory.node_words import CallRecorder
 from shmcoll.engine.native import entry, tables
@@ -114,6 +114,7 @@ class NodesDispatcher(Calls):
         self.group = NodesGroup(inner._dispatcher.group, inner.rank, channel.ranks)
         self.words = tables.new_context(self.size)
         self.own_table = self.words.ctypes.data + tables.OWN_TABLE
+        self.own_ends = memoryview(self.words)[tables.OWN_TABLE // WORD + TABLE_SIZES * self.size :]  # type: ignore[arg-type]
         self.words[c.RANK // WORD], self.words[c.SIZE // WORD] = self.rank, self.size
         self.failures = Failures(topology, channel, inner, within, self.group.name(self.rank), self.words)
         # The turns and the worker need of a group what `NodesGroup` has

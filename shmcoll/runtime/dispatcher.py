@@ -104,6 +104,9 @@ class Dispatcher(Calls):
             local_rank.contexts[self.size] = _new_context(group.arena, self.size)
         self.words = local_rank.contexts[self.size].copy()
         self.own_table = _address(self.words) + tables.OWN_TABLE  # looking it up in each call would take 2 us
+        self.own_ends = memoryview(self.words)[tables.OWN_TABLE // WORD + layout.TABLE_SIZES * self.size :]  # type: ignore[arg-type]
+        self.told = np.zeros(2 + layout.MOST_DIMENSIONS, np.int64)  # dtype and shape of what this rank gets
+        self.told_at = _address(self.told)
         self._ranks = np.array(group.ranks, np.int64)
         self._scratch = np.empty(c.PIECE_BYTES + layout.PAGE + 64, np.uint8)
         self._choices = np.zeros(choices.ALL_WORDS, np.int64)

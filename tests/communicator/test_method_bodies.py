@@ -85,10 +85,13 @@ def natively(comm) -> bool:
         assert table.shape == (4, 2)
         assert table.dtype == np.float32
     comm.gather(np.ones((0, 3)))
+    for got, first in ((comm.scatter(table), comm.rank), (comm.broadcast(None if comm.rank else table[:2]), 0)):
+        assert got.tolist() == [[first, 1 + first], [2 + first, 3 + first]]
+        assert got.dtype == np.float32
     return True
 
 
-def test_gather_without_out_is_native_on_the_root(ranks):
+def test_calls_without_an_array_for_the_result_are_native(ranks):
     assert ranks(2, natively) == [True, True]
 
 
