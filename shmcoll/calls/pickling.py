@@ -23,7 +23,8 @@ from shmcoll.engine.messages.ring_buffers import SEGMENTS, WHOLE
 from shmcoll.engine.system.handlers import reraise_of_handler
 
 Packed: TypeAlias = tuple[bytes, list[np.ndarray]]  # a pickle and its buffers
-Received: TypeAlias = tuple[bytes | memoryview, Sequence[np.ndarray]]  # the same, in memory that has arrived
+#: the same in memory that has arrived; a pickle alone, if there are no buffers
+Received: TypeAlias = bytes | memoryview | tuple[memoryview, Sequence[np.ndarray]]
 
 LEAST_BUFFER = 16 << 10  # bytes; shorter ones are pickled with the rest
 LEAST_MOVED = 128 << 10  # in collectives, where buffers take more parts
@@ -68,9 +69,9 @@ def unpacked(frame: np.ndarray, buffers: Sequence[np.ndarray]) -> Received:
     return frame.data[(1 + count) * WORD :], buffers[:count]
 
 
-def loaded(data: bytes | memoryview, buffers: Sequence[np.ndarray]) -> Any:
+def loaded(one: Received) -> Any:
     """Return the object of a pickle and its buffers, whose memory it keeps."""
-    return pickle.loads(data, buffers=buffers) if buffers else pickle.loads(data)
+    return pickle.loads(one[0], buffers=one[1]) if isinstance(one, tuple) else pickle.loads(one)
 
 
 def as_message(value: Any, operation: str, rank: int) -> tuple[np.ndarray, int, list[np.ndarray]]:
@@ -110,4 +111,4 @@ def of_block(memory: np.ndarray) -> Received:
 
 def of_message(memory: np.ndarray) -> Any:
     """Return the object that arrived as a message. It keeps this memory if it has buffers."""
-    return loaded(*of_block(memory))
+    return loaded(of_block(memory))

@@ -35,16 +35,16 @@ class ObjectParts(Collectives):
         if more.buffers == 0:
             data = np.frombuffer(_to_move(mine[0]), np.uint8) if mine else np.empty(more.longest, np.uint8)
             self.broadcast(data, root)
-            return mine or (data.data, ())
+            return data.data
         length = more.longest + (1 + more.buffers) * WORD
         frame = np.frombuffer(_to_move(framed(*mine)), np.uint8) if mine else np.empty(length, np.uint8)
         self.broadcast(frame, root)
         buffers = mine[1] if mine else [np.empty(size, np.uint8) for size in lengths(frame)]
         for buffer in buffers:
             self.broadcast(buffer, root)
-        return mine or unpacked(frame, buffers)
+        return unpacked(frame, buffers)
 
-    def _gather_rows(self, mine: Packed, _root: int | None) -> list[Received] | More:
+    def _gather_rows(self, mine: Packed, _root: int | None) -> Sequence[Received] | More:
         """Return the objects of all ranks."""
         rows = self._free_rows.pop() if self._free_rows else Rows(self._size)
         rows.put(0, *mine)
@@ -53,7 +53,7 @@ class ObjectParts(Collectives):
         self._free_rows.append(rows)
         return told
 
-    def _gather_rest(self, more: More, mine: Packed, root: int | None) -> list[Received]:
+    def _gather_rest(self, more: More, mine: Packed, root: int | None) -> Sequence[Received]:
         """Return the objects of all ranks; nothing on a rank that does not get them."""
         is_given = root is None or self._rank == root
         if more.are_equal(self._size):
@@ -98,7 +98,7 @@ class ObjectParts(Collectives):
             out = np.empty(more.longest, np.uint8)
             joined, counts = (_side_by_side(mine, out.size), [out.size] * self._size) if mine else (None, None)
             self.scatter_v(joined, root, send_counts=counts, out=out)  # a scatter would look like the first part
-            return out.data, ()
+            return out.data
         columns: list[Any] = [None] * (1 + more.buffers)
         if mine:
             frames = [[np.frombuffer(framed(*one), np.uint8), *one[1]] for one in mine]
@@ -109,7 +109,7 @@ class ObjectParts(Collectives):
             got.append(self.scatter_v(joined, root, send_counts=counts))
         return unpacked(got[0], got[1:])
 
-    def _exchange_rows(self, mine: list[Packed]) -> list[Received] | More:
+    def _exchange_rows(self, mine: list[Packed]) -> Sequence[Received] | More:
         """Return the objects that the ranks have sent to this one."""
         rows = self._free_rows.pop() if self._free_rows else Rows(self._size)
         rows.put_all(mine)
@@ -118,7 +118,7 @@ class ObjectParts(Collectives):
         self._free_rows.append(rows)
         return told
 
-    def _exchange_rest(self, more: More, mine: list[Packed]) -> list[Received]:
+    def _exchange_rest(self, more: More, mine: list[Packed]) -> Sequence[Received]:
         if more.are_equal(self._size):
             out = np.empty(self._size * more.longest, np.uint8)
             self.all_to_all(_side_by_side(mine, more.longest), out=out)
@@ -139,10 +139,10 @@ def _side_by_side(objects: Sequence[Packed], length: int) -> np.ndarray:
     return np.frombuffer(b"".join([data.ljust(length, b"\0") for data, _ in objects]), np.uint8)
 
 
-def _cut(joined: np.ndarray, size: int) -> list[Received]:
+def _cut(joined: np.ndarray, size: int) -> Sequence[Received]:
     """Return the pickles in blocks of equal lengths, with what follows each of them."""
     memory, length = joined.data, len(joined) // size
-    return [(memory[i * length : (i + 1) * length], ()) for i in range(size)]
+    return [memory[i * length : (i + 1) * length] for i in range(size)]
 
 
 def _nothing() -> np.ndarray:

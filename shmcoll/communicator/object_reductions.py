@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from itertools import accumulate, islice
 from typing import Any, Literal, NoReturn, cast, overload
@@ -200,7 +200,7 @@ class ObjectReductions(Objects):
             nonlocal cause
             rows = parts._all_parts(Parts._gather_rows, Parts._gather_rest, (mine, at))
             if parts.rank != at:
-                return cast(tuple[str | None, Any], loaded(*send_out(parts, None)))
+                return cast(tuple[str | None, Any], loaded(send_out(parts, None)))
             result = None
             try:
                 result = reduce(_guarded(op), _objects(rows))
@@ -244,7 +244,7 @@ class ObjectReductions(Objects):
                 except Exception as error:
                     cause = error
                     outcomes = [_pickled(_in_words(error, op), None)] * self._size
-            return loaded(*parts._all_parts(Parts._scatter_rows, Parts._scatter_rest, (outcomes, 0)))
+            return loaded(parts._all_parts(Parts._scatter_rows, Parts._scatter_rest, (outcomes, 0)))
 
         failure, result = self._compose(operation, combine)
         if failure is not None:
@@ -261,8 +261,8 @@ class ObjectReductions(Objects):
         ) from cause
 
 
-def _objects(rows: list[Received]) -> Iterator[Any]:
-    return (loaded(*row) for row in rows)
+def _objects(rows: Sequence[Received]) -> Iterator[Any]:
+    return map(loaded, rows)
 
 
 def _guarded(op: ObjectOperator) -> ObjectOperator:

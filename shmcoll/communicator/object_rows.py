@@ -1,7 +1,6 @@
 """Rows of bytes, one for each object, by which a call for objects begins.
 
-    row    {size, length, pickle, zeros}. size: the bytes of the pickle, if the row holds it, else -1 - how many buffers
-           the object has. length: the bytes of the pickle
+    row    {size, pickle, zeros}, or {-1 - number of buffers, bytes of the pickle} of an object that it does not hold
 
 Of rows that are written together (`put_all`), all hold their pickles, or none does: then all have the largest numbers.
 A pickle says itself where it ends. The rows of a call are used again by later ones.
@@ -9,19 +8,18 @@ A pickle says itself where it ends. The rows of a call are used again by later o
 
 import struct
 from collections.abc import Sequence
-from itertools import repeat
 
 import numpy as np
 
-from shmcoll.calls.pickling import Packed, Received
+from shmcoll.calls.pickling import Packed
 from shmcoll.engine.layout import WORD
 
 BYTES = 512  # of a row
-LONGEST = BYTES - 2 * WORD  # bytes of a pickle in a row
+LONGEST = BYTES - WORD  # bytes of a pickle in a row
 
 MOST_EQUAL = 256 << 10  # bytes of all pickles together, if they have one length
 
-_FORMAT = f"qq{LONGEST}s"
+_FORMAT = f"q{LONGEST}s"
 _ROW, _HEAD = struct.Struct("=" + _FORMAT), struct.Struct("=qq")
 
 
@@ -55,7 +53,7 @@ class Rows:
         if size > LONGEST or buffers:
             _HEAD.pack_into(self._bytes, i * BYTES, -1 - len(buffers), size)
             return False
-        _ROW.pack_into(self._bytes, i * BYTES, size, size, data)
+        _ROW.pack_into(self._bytes, i * BYTES, size, data)
         return True
 
     def put_all(self, objects: Sequence[Packed]) -> None:
@@ -68,15 +66,17 @@ class Rows:
             for i in range(1, len(objects) + 1):
                 _HEAD.pack_into(self._bytes, i * BYTES, -1 - most, longest)
 
-    def get(self) -> Received | More:
+    def get(self) -> bytes | More:
         """Return the object of row 0, or what it says of other parts."""
-        size, length, data = _ROW.unpack_from(self._bytes)
-        return More((-1 - size,), (length,)) if size < 0 else (data, ())
+        size, data = _ROW.unpack_from(self._bytes)
+        return More((-1 - size,), _HEAD.unpack_from(self._bytes)[1:]) if size < 0 else data
 
-    def get_all(self) -> list[Received] | More:
+    def get_all(self) -> tuple[bytes, ...] | More:
         """Return the objects of all ranks, or what their rows say of other parts."""
         found = self._all.unpack_from(self._bytes, BYTES)
-        sizes = found[::3]
-        if min(sizes) < 0:
-            return More(tuple(max(0, -1 - size) for size in sizes), found[1::3])
-        return [*zip(found[2::3], repeat(()))]
+        sizes = found[::2]
+        if min(sizes) >= 0:
+            return found[1::2]
+        heads = (_HEAD.unpack_from(self._bytes, i * BYTES) for i in range(1, len(sizes) + 1))
+        lengths = tuple(length if size < 0 else size for size, length in heads)
+        return More(tuple(max(0, -1 - size) for size in sizes), lengths)

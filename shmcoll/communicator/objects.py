@@ -46,7 +46,7 @@ class Objects(Collectives):
     def broadcast_object(self, value: Any, root: int = 0, *, async_op: bool = False) -> Any:
         """Return the object of rank `root` on every rank.
 
-        Cost: one broadcast of 512 bytes for a pickle of up to 496. For longer ones, a broadcast of the pickle, and one
+        Cost: one broadcast of 512 bytes for a pickle of up to 504. For longer ones, a broadcast of the pickle, and one
         for each array of 128 KiB or more in the object.
 
         Args:
@@ -81,7 +81,7 @@ class Objects(Collectives):
     def gather_object(self, value: Any, root: int = 0, *, async_op: bool = False) -> Any:
         """Return the objects of all ranks on rank `root`.
 
-        Cost: one all_gather of 512 bytes for pickles of up to 496. If any is longer, a gather_v of the pickles, and one
+        Cost: one all_gather of 512 bytes for pickles of up to 504. If any is longer, a gather_v of the pickles, and one
         for each array of 128 KiB or more in the object that has most of them.
 
         Args:
@@ -148,7 +148,7 @@ class Objects(Collectives):
     def scatter_object(self, values: Sequence[Any] | None = None, root: int = 0, *, async_op: bool = False) -> Any:
         """Return object r of the sequence of rank `root` on rank r.
 
-        Cost: one scatter of 512 bytes for pickles of up to 496. If any is longer, a scatter_v of the pickles, and one
+        Cost: one scatter of 512 bytes for pickles of up to 504. If any is longer, a scatter_v of the pickles, and one
         for each array of 128 KiB or more in the object that has most of them, before which the root copies these arrays
         side by side.
 
@@ -180,7 +180,7 @@ class Objects(Collectives):
     def all_to_all_object(self, values: Sequence[Any], *, async_op: bool = False) -> Any:
         """Send an object to every rank, and return the objects that all ranks have sent to this one.
 
-        Cost: one all_to_all of 512 bytes for pickles of up to 496. If any is longer, an all_to_all_v of the pickles,
+        Cost: one all_to_all of 512 bytes for pickles of up to 504. If any is longer, an all_to_all_v of the pickles,
         and a copy of the arrays of 128 KiB or more, which are not pickled.
 
         Args:
@@ -211,11 +211,9 @@ class Objects(Collectives):
 
     def _parts(self, call: str, root: int = -1) -> Parts:
         """Return the collectives of this group as parts of a composite call."""
-        parts = self._composite.get((call, root))
-        if parts is None:
-            parts = Parts(CompositeDispatcher(self._dispatcher, call, root), self._dispatcher)
-            self._composite[call, root] = parts
-        return parts
+        if (call, root) not in self._composite:
+            self._composite[call, root] = Parts(CompositeDispatcher(self._dispatcher, call, root), self._dispatcher)
+        return self._composite[call, root]
 
     def _compose(self, call: str, body: Callable[..., Result], root: int = -1, *given: Any) -> Result:
         """Make a composite call, whose parts `body` makes, and return its result. given: what `body` is called with,
@@ -224,7 +222,8 @@ class Objects(Collectives):
 
     def _exchange(self, call: str, first: Callable[..., Any], rest: Callable[..., Any], root: int, *given: Any) -> Any:
         """Make a composite call of two methods of `object_parts.py`, and return its result."""
-        return self._parts(call, root)._make_both(call, first, rest, given)
+        parts = self._composite.get((call, root)) or self._parts(call, root)
+        return parts._make_both(call, first, rest, given)
 
     def _later(self, operation: str, call: Callable[[], Any], used: Any) -> Any:
         """Submit the call. used: the object that this rank passes."""
@@ -244,7 +243,7 @@ class Objects(Collectives):
             self._dispatcher.refused("broadcast_object", error)
             raise
         told = self._exchange("broadcast_object", Parts._broadcast_row, Parts._broadcast_rest, root, mine, root)
-        return value if self._rank == root else loaded(*told)
+        return value if self._rank == root else loaded(told)
 
     def _gather_objects(self, operation: str, value: Any, root: int | None) -> list[Any] | None:
         """Gather the objects on rank `root`, or on all ranks."""
@@ -257,7 +256,7 @@ class Objects(Collectives):
             raise
         at = -1 if root is None else root
         told = self._exchange(operation, Parts._gather_rows, Parts._gather_rest, at, mine, root)
-        return [loaded(*one) for one in told] if root is None or self._rank == root else None
+        return [loaded(one) for one in told] if root is None or self._rank == root else None
 
     def _scatter_objects(self, values: Sequence[Any] | None, root: int) -> Any:
         mine = None
@@ -270,7 +269,7 @@ class Objects(Collectives):
             self._dispatcher.refused("scatter_object", error)
             raise
         told = self._exchange("scatter_object", Parts._scatter_rows, Parts._scatter_rest, root, mine, root)
-        return values[root] if values is not None and self._rank == root else loaded(*told)
+        return values[root] if values is not None and self._rank == root else loaded(told)
 
     def _exchange_objects(self, values: Sequence[Any]) -> list[Any]:
         try:
@@ -279,7 +278,7 @@ class Objects(Collectives):
             self._dispatcher.refused("all_to_all_object", error)
             raise
         told = self._exchange("all_to_all_object", Parts._exchange_rows, Parts._exchange_rest, -1, mine)
-        return [loaded(*one) for one in told]
+        return [loaded(one) for one in told]
 
 
 class Parts(ObjectParts, Objects):
@@ -294,6 +293,7 @@ class Parts(ObjectParts, Objects):
         self._turns = whole.worker.turns
         self._words = memoryview(whole.words)
         self._free_rows = []
+        self._composite = {}  # a call within a composite call is part of it
 
     def _parts(self, call: str, root: int = -1) -> Parts:
         return self
