@@ -26,7 +26,7 @@ No rank waits forever: each step waits only for an earlier step of another rank.
 """
 
 from shmcoll.engine import context as c
-from shmcoll.engine.atomics import copy, peek
+from shmcoll.engine.atomics import peek
 from shmcoll.engine.kernels.kernels import STEP, STORE
 from shmcoll.engine.protocol.cells import cell_of_round
 from shmcoll.engine.protocol.nontemporal import copy_to_result
@@ -35,11 +35,12 @@ from shmcoll.engine.protocol.reduction import (
     accumulator_bytes,
     finish_slice,
     gets_result,
-    reduce,
+    reduce_slice,
     slice_length,
     start_slice,
 )
 from shmcoll.engine.protocol.sync import await_step, peer_after, peer_before, publish_step
+from shmcoll.engine.protocol.team import copy_in_parts
 
 
 def reduce_in_ring(ctx, sequence, root):
@@ -73,7 +74,7 @@ def accumulate(ctx, sequence, k, rounds, length, root):
             status = await_step(ctx, sequence, k * size + t, left)
             if status != c.OK:
                 return status
-            status = reduce(ctx, STEP, 0, place, source, count)
+            status = reduce_slice(ctx, STEP, 0, place, source, count)
         if status != c.OK:
             return status
         publish_step(ctx, sequence, k * size + t + 1)
@@ -94,11 +95,11 @@ def finish(ctx, sequence, k, rounds, length, root):
         result = peek(ctx + c.OUT + c.DATA) + first * item
         status = finish_slice(ctx, result, place, source, count)
         if status == c.OK and root == ALL:
-            copy(place, result, count * item)
+            copy_in_parts(ctx, place, result, count * item)
     elif size == 2:
         status = finish_slice(ctx, place, place, source, count)
     else:
-        status = reduce(ctx, STEP, 0, place, source, count)
+        status = reduce_slice(ctx, STEP, 0, place, source, count)
     if status == c.OK:
         publish_step(ctx, sequence, (k + 1) * size)
     return status
@@ -118,7 +119,7 @@ def collect(ctx, sequence, k, rounds, length, root):
         if root == ALL or size == 2:
             copy_to_result(ctx, result, place, count * item)
         else:
-            reduce(ctx, STORE, result, place, 0, count)
+            reduce_slice(ctx, STORE, result, place, 0, count)
     return c.OK
 
 

@@ -10,6 +10,7 @@ schedule explorer runs the routines' own source that way.
     store_release            publishes: everything written before is visible to a rank that reads this word
     fence                    sequentially consistent: no load moves above it, no store below. Needed twice: in
                              the waiter between PARKED and its last look, in the poster between the word and PARKED
+    add                      adds to a word and returns what it was before, as one step, with a fence: for threads
     acquire_fence            keeps the loads before it before all that follows: for a reader that looks at a word
                              again after it has read what the word guards
     peek, poke               one private word; never for the arena
@@ -57,6 +58,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.process_vm_readv.restype = ctypes.c_ssize_t
 _WORD = ctypes.c_int64.from_address
 _SPAN = 1 << 64
+_adding = threading.Lock()
 
 CLOCK_MONOTONIC_COARSE = 6  # Linux's, which Python's time module does not name
 
@@ -105,6 +107,16 @@ def fence():
         hooks.fence()
     else:
         fences.fence()
+
+
+def add(address, value):
+    """Add to a word that other threads of this process change, too. Return what it was before."""
+    if hooks:
+        return hooks.add(address, value)
+    with _adding:
+        before = _WORD(address).value
+        _WORD(address).value = before + value
+    return before
 
 
 def acquire_fence():

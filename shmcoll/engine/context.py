@@ -85,6 +85,9 @@ CHOICES = 90 * WORD  # where the words of `engine/protocol/choices.py` are, from
     FEW_BYTES,  # the most bytes that a call may stage for which the beginnings will do
 ) = (WORD * i for i in range(83, 86))
 
+TEAM = 86 * WORD  # address of the team of threads, see `engine/protocol/team.py`
+TEAM_BYTES = 87 * WORD  # copies and sums of so many bytes are done in parts by the team; without one, out of reach
+
 # the block map of a call, see `engine/protocol/block_mover.py`
 (
     READS_FROM,  # the only rank from which this one gets a block; ANYONE; this rank itself: it gets none
@@ -111,6 +114,7 @@ CONTEXT_WORDS = 128  # what the routines see; engine/native/tables.py keeps its 
 
 SCRATCH_BYTES = 64 << 10  # of accumulators
 PIECE_BYTES = 256 << 10  # of what is read through the scratch memory: the caches of most cores hold twice as much
+OUT_OF_REACH = 1 << 62  # a number of bytes that no array has
 
 ENDED = -1  # in ACTIVE: the group has ended, nobody enters again
 

@@ -32,7 +32,7 @@ from shmcoll.engine.system import log
 from shmcoll.engine.system.green_threads import check_threads
 from shmcoll.errors import CallNotAllowed
 from shmcoll.profiling.recorder import Profile, Recorder
-from shmcoll.runtime import helpers, leftovers, refused_calls
+from shmcoll.runtime import helpers, leftovers, refused_calls, thread_team
 from shmcoll.runtime.async_worker import AsyncWorker, check_rank
 from shmcoll.runtime.failure_reporter import Checking, FailureReporter
 from shmcoll.runtime.local_rank import LocalRank
@@ -139,6 +139,8 @@ class Dispatcher(Calls):
             (c.SCRATCH, layout.align(_address(self._scratch), 64)),
             (c.COMMIT_BY, 0 if has_windows else pages.function_to_commit()),
             (c.COMMITTED, committed),
+            (c.TEAM, self.local_rank.team),
+            (c.TEAM_BYTES, thread_team.PIECE_BYTES if self.local_rank.team else c.OUT_OF_REACH),
         ):
             self.words[offset // WORD] = value
         if not _is_crowded(arena):  # else the time of a copy says which rank had the core

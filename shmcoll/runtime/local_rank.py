@@ -27,7 +27,7 @@ from shmcoll.engine.system.switches import is_on
 from shmcoll.errors import CallNotAllowed
 from shmcoll.profiling import asked, recorder
 from shmcoll.profiling.recorder import Profile, Recorder
-from shmcoll.runtime import leftovers, uncaught
+from shmcoll.runtime import leftovers, thread_team, uncaught
 from shmcoll.runtime.array_sharing import ArraySharing
 from shmcoll.runtime.group_directory import Identity
 from shmcoll.runtime.group_registry import GroupRegistry
@@ -80,7 +80,13 @@ class LocalRank:
         self.recorder: Recorder | None = None  # while it records
         self._recording = threading.RLock()
         self._recorder: Recorder | None = None  # stays, because native code may be inside
+        threads = thread_team.asked()
+        cores = arena.load(layout.JOB_CORES)
         records.write(arena, rank, layout.BY_RANK, records.JOINED, pid=self.pid)
+        self.team = 0  # address of the team of threads, if there are several
+        if threads > 1:
+            with self.compiling():
+                self.team = thread_team.address(threads, polls=arena.ranks * threads <= cores)
         if any(wanted := asked.take()):
             self.record(traces=wanted.trace is not None)
         stack_server.offer()

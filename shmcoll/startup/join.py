@@ -33,7 +33,7 @@ from shmcoll.engine.system.processes import ancestors, check_proc, has_ended
 from shmcoll.engine.system.switches import is_on
 from shmcoll.engine.system.tracebacks import border
 from shmcoll.errors import ArenaError, CallNotAllowed
-from shmcoll.runtime import refused_calls
+from shmcoll.runtime import refused_calls, thread_team
 from shmcoll.runtime.local_rank import LocalRank
 from shmcoll.startup import launchers, marks, rank_process
 from shmcoll.startup.defaults import JOIN_TIMEOUT, WAIT_TIMEOUT
@@ -77,7 +77,7 @@ def init(
         CallNotAllowed: this process was forked by a rank, and is not a rank itself; or it was started by a rank of
             `job`; or gevent or eventlet has replaced Python's threads.
         ValueError: `rank`, `size` and `job` are not given together, or do not fit each other; or SHMCOLL_TIMEOUT or
-            SHMCOLL_JOIN_TIMEOUT is not a number of seconds.
+            SHMCOLL_JOIN_TIMEOUT is not a number of seconds, or SHMCOLL_THREADS not one of threads.
     """
     if _joined is not None:
         pid, comm = _joined
@@ -230,6 +230,7 @@ def limits() -> tuple[float, float]:
     """Return the limits of one wait and of joining, in seconds."""
     late_settings.note()
     log.check_level()
+    thread_team.asked()
     return seconds("SHMCOLL_TIMEOUT", WAIT_TIMEOUT), seconds("SHMCOLL_JOIN_TIMEOUT", JOIN_TIMEOUT)
 
 

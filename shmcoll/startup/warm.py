@@ -27,6 +27,7 @@ from shmcoll.engine.compiler.compile import (
 from shmcoll.engine.kernels import runs
 from shmcoll.engine.kernels.dtypes import DType
 from shmcoll.engine.native import mpi_functions, profile_calls, tensor_entry
+from shmcoll.engine.protocol import team
 from shmcoll.engine.system import interpreter
 from shmcoll.engine.system.cores import usable_cores
 from shmcoll.engine.system.text import to_text
@@ -35,7 +36,7 @@ from shmcoll.startup.rank_process import die_with
 Progress = Callable[[str], None]
 
 GATE = "gate"  # for jitted code
-OF_FILES = {file.NAME: file.functions for file in (tensor_entry, runs, profile_calls)}
+OF_FILES = {file.NAME: file.functions for file in (tensor_entry, runs, profile_calls, team)}
 ALL = (*RECORDS, GATE, "array_allocator", *OF_FILES, mpi_functions.NAME, "calls_over_nodes")
 
 _ROUTINE = 10  # time to compile a routine, in units of the time for a reduction

@@ -24,8 +24,13 @@ def machine(tmp_path, monkeypatch):
 
 
 def test_cores_in_turn_and_second_threads_last(machine):
-    got = [binding.cores("core", rank, 9, machine) for rank in range(9)]
+    got = [binding.cores("core", rank, 9, system=machine) for rank in range(9)]
     assert got == [{0}, {1}, {2}, {3}, {4}, {5}, {6}, {0}, {1}]
+
+
+def test_a_rank_with_threads_has_as_many_cores(machine):
+    got = [binding.cores("core", rank, 3, 3, machine) for rank in range(3)]
+    assert got == [{0, 1, 2}, {3, 4, 5}, {6, 0, 1}]
 
 
 @pytest.mark.parametrize(
@@ -33,13 +38,15 @@ def test_cores_in_turn_and_second_threads_last(machine):
 )  # as many on each as possible
 def test_neighbours_share_a_node(machine, ranks, nodes):
     cores = {"0": {0, 1, 4, 5}, "1": {2, 3, 6}}
-    assert [binding.cores("numa", rank, ranks, machine) for rank in range(ranks)] == [cores[node] for node in nodes]
+    assert [binding.cores("numa", rank, ranks, system=machine) for rank in range(ranks)] == [
+        cores[node] for node in nodes
+    ]
 
 
 def test_a_kernel_without_nodes(machine, tmp_path):
-    assert binding.cores("numa", 0, 2, tmp_path / "nowhere") == set(range(7))
-    assert binding.cores("core", 1, 2, tmp_path / "nowhere") == {1}
-    assert binding.cores("none", 1, 2, machine) == set(range(7))
+    assert binding.cores("numa", 0, 2, system=tmp_path / "nowhere") == set(range(7))
+    assert binding.cores("core", 1, 2, system=tmp_path / "nowhere") == {1}
+    assert binding.cores("none", 1, 2, system=machine) == set(range(7))
 
 
 TELL = """#!/usr/bin/env python3

@@ -22,6 +22,7 @@ wait-timeout = 7.5
 on-failure = "continue"
 grace = 0
 bind-to = "numa"
+threads = 2
 env = { A = "a", NUMBER = 4, YES = true }
 stdin = "none"
 report = true
@@ -62,7 +63,7 @@ def test_every_option_may_stand_in_pyproject(folder):
         env=(("A", "a"), ("NUMBER", "4"), ("YES", "true")),
         on_failure="continue", stdin="none", report=True, heap=3 << 29, check=True,
         report_json=str(folder / "report.json"), trace=str(folder / "trace.json"), stats=str(folder / "stats.json"),
-        log_level="error", stall_warning=9.0, mindspore=True, nki=True, mpi=True,
+        log_level="error", stall_warning=9.0, mindspore=True, nki=True, mpi=True, threads=2,
     )  # fmt: skip
     assert parse(["x.py"]) == expected
     default = parse(["-n", "1", "--no-report", "x.py"])
@@ -79,7 +80,7 @@ def test_every_option_may_stand_in_the_environment(folder, monkeypatch):
         "SHMCOLL_HEAP": "1.5G", "SHMCOLL_CHECK": "1", "SHMCOLL_REPORT_JSON": "report.json",
         "SHMCOLL_STALL_WARNING": "9", "SHMCOLL_SHARE_ARRAYS": "1", "SHMCOLL_MINDSPORE": "1", "SHMCOLL_NKI": "true",
         "SHMCOLL_MPI": "1", "SHMCOLL_TRACE": "trace.json", "SHMCOLL_STATS": "yes", "SHMCOLL_LOG_LEVEL": "Warning",
-        "SHMCOLL_DUMP": "kept",
+        "SHMCOLL_DUMP": "kept", "SHMCOLL_THREADS": "2",
     }  # fmt: skip
     assert set(texts) == {setting.variable for setting in SETTINGS.values()} - {""}
     for name, text in texts.items():
@@ -88,7 +89,7 @@ def test_every_option_may_stand_in_the_environment(folder, monkeypatch):
         ranks=3, command=("x.py",), module=False, tag_output=True, timeout=5.0, wait_timeout=7.5, fresh=True, grace=0.0,
         log_dir="logs", tee=True, bind_to="numa", env=(), on_failure="continue", stdin="none", report=True,
         heap=3 << 29, check=True, report_json="report.json", stall_warning=9.0, share_arrays=True, mindspore=True,
-        nki=True, mpi=True, trace="trace.json", stats=True, log_level="warning", dump="kept",
+        nki=True, mpi=True, trace="trace.json", stats=True, log_level="warning", dump="kept", threads=2,
     )  # fmt: skip
     assert parse(["x.py"]) == expected
 

@@ -15,6 +15,7 @@ from tests.schedule.explorer.mutants_of_messages import MUTANTS_OF_MESSAGES
 from tests.schedule.explorer.mutants_of_neighbours import MUTANTS_OF_NEIGHBOURS
 from tests.schedule.explorer.mutants_of_offers import MUTANTS_OF_OFFERS
 from tests.schedule.explorer.mutants_of_profiles import MUTANTS_OF_PROFILES
+from tests.schedule.explorer.mutants_of_teams import MUTANTS_OF_TEAMS
 from tests.schedule.explorer.mutants_with_counts import MUTANTS_WITH_COUNTS
 from tests.schedule.explorer.program import Violation
 from tests.schedule.explorer.scenarios import SCENARIOS
@@ -34,6 +35,7 @@ ALL = (
     | MUTANTS_OF_HOLDS
     | MUTANTS_OF_LOCKS
     | MUTANTS_OF_PROFILES
+    | MUTANTS_OF_TEAMS
     | MUTANTS_OF_NEIGHBOURS
     | MUTANTS_OF_EVENTS
 )

@@ -105,6 +105,8 @@ PLAIN_CASES = [
     "spans that are read",
     "a lock of ranks",
     "a lock of ranks, shared and not",
+    "a team with one piece",
+    "a team of threads",
     "a shared result of an owner that leaves",
     "a rank raises",
     "a rank raises, 3 ranks",
@@ -127,6 +129,7 @@ BUFFERED_CASES = [
     "a shared result",
     "a lock of ranks",
     "a lock of ranks, shared and not",
+    "a team of threads",
     "a shared result of an owner that leaves",
 ]
 REORDERED_CASES = [
@@ -191,6 +194,7 @@ LONG_CASES = {
     "a synchronous message before its turn",
     "a synchronous message that is only found",
     "a synchronous message to a rank that returns",
+    "a team of threads",
     "all_gather_v",
     "all_gather_v of 2 rounds, then all_reduce",
     "all_to_all",
@@ -343,7 +347,11 @@ LARGE_CASES = [
     "a shared result, 3 ranks",
     "a lock of ranks, 3 ranks",
     "a shared result of an owner that leaves, 3 ranks",
+    "a team of two helpers",
+    "a team that two threads want",
 ]
+#: their actors are threads, which are not killed one by one
+THREADS = ["a team with one piece", "a team of threads", "a team of two helpers", "a team that two threads want"]
 RETURNING = ["a rank returns", "a rank returns, 3 ranks"]
 
 
@@ -417,7 +425,7 @@ def test_random_schedules_with_events(name: str, options: dict[str, int], seed: 
 
 @pytest.mark.stress
 @pytest.mark.parametrize("options", [{}, KILLS], ids=["plain", "kills"])
-@pytest.mark.parametrize("name", [name for name in SCENARIOS if name not in RETURNING])
+@pytest.mark.parametrize("name", [name for name in SCENARIOS if name not in RETURNING + THREADS])
 def test_some_schedules_of_all(name: str, options: dict[str, bool], seed: int) -> None:
     """For `make coverage`."""
     sample(SCENARIOS[name].machine(**options), seed, runs=20)
@@ -425,7 +433,7 @@ def test_some_schedules_of_all(name: str, options: dict[str, bool], seed: int) -
 
 @pytest.mark.stress
 @pytest.mark.parametrize("options", [{}, BUFFERED, KILLS, BOTH], ids=["plain", "buffered", "kills", "both"])
-@pytest.mark.parametrize("name", [name for name in SCENARIOS if name not in RETURNING])
+@pytest.mark.parametrize("name", [name for name in SCENARIOS if name not in RETURNING + THREADS])
 def test_every_schedule_of_all(name: str, options: dict[str, bool], seed: int) -> None:
     """What has more states than half a minute allows is sampled at length."""
     machine = SCENARIOS[name].machine(**options)

@@ -106,7 +106,14 @@ class Options:
         "none|core|numa",
         values.binding,
         "none",
-        "bind each rank to one usable core, or to the usable cores of one NUMA node; default none",
+        "bind each rank to one usable core, or as many as it has --threads, or to the usable cores of one NUMA node; "
+        "default none",
+    )
+    threads: int = _option(
+        "N",
+        values.threads,
+        1,
+        "let N threads of each rank do its copies and sums of 1 MiB and more, if it has as many cores; default 1",
     )
     env: tuple[tuple[str, str], ...] = _option(
         "NAME=VALUE", values.variable, (), "set an environment variable for the ranks; may be repeated", variable=""

@@ -40,6 +40,15 @@ def ranks(text: str) -> int:
     return number
 
 
+def threads(text: str) -> int:
+    """Return a number of threads of a rank."""
+    from shmcoll.engine.system.cores import MOST_THREADS
+
+    if not (text.isascii() and text.isdecimal() and len(text) < 5 and 1 <= int(text) <= MOST_THREADS):
+        raise Wrong(f"{text!r} is not a number of threads; give one from 1 to {MOST_THREADS}")
+    return int(text)
+
+
 def seconds(text: str) -> float:
     try:
         number = float(text)

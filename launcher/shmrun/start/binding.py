@@ -1,6 +1,7 @@
 """Which cores a rank may use (`--bind-to`).
 
-core    one usable core, the next one for the next rank; second hardware threads of cores come last
+core    as many usable cores as a rank has threads, one or those of `--threads`, the next ones for the next rank; second
+        hardware threads of cores come last
 numa    the usable cores of one NUMA node; neighbouring ranks on the same one, as many on each as possible
 """
 
@@ -12,12 +13,12 @@ from shmcoll.engine.system.text import read_text
 _SYSTEM = Path("/sys/devices/system")
 
 
-def cores(bind_to: str, rank: int, ranks: int, system: Path = _SYSTEM) -> set[int]:
+def cores(bind_to: str, rank: int, ranks: int, threads: int = 1, system: Path = _SYSTEM) -> set[int]:
     """Return the cores of a rank: a part of those that this process may use, never empty."""
     usable = allowed_cores()
     if bind_to == "core":
         order = sorted(usable, key=lambda core: (_thread(core, system), core))
-        return {order[rank % len(order)]}
+        return {order[(rank * threads + i) % len(order)] for i in range(threads)}
     if bind_to == "numa" and (nodes := _nodes(usable, system)):
         return nodes[rank * len(nodes) // ranks]
     return usable

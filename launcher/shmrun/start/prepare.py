@@ -14,7 +14,7 @@ from shmcoll.errors import ShmcollError
 from shmcoll.startup import rank_process
 from shmrun.cli.printing import tell
 from shmrun.cli.settings import Options
-from shmrun.start import log_files, terminal
+from shmrun.start import binding, log_files, terminal
 from shmrun.start.program import Program, Refused
 
 _LEAST_SPACE = 300 << 20  # bytes
@@ -52,6 +52,7 @@ def prepare(options: Options, programs: tuple[Program, ...], starter: int | None
         for program in programs:
             if not program.python and name != "mpi":
                 raise Refused(f"--{name} is for Python programs, and {program.name!r} is an executable", 2)
+    _check_threads(options)
     _set_environment(options)
     _make_log_files(options)
     _check_dumps(options)
@@ -109,6 +110,24 @@ def _check_system() -> None:
         )
 
 
+def _check_threads(options: Options) -> None:
+    """Refuse more threads than cores for a rank, and say so if the ranks have not enough cores for theirs."""
+    if options.threads == 1:
+        return
+    from shmcoll.engine.system.cores import usable_cores
+
+    usable = usable_cores()
+    least = min(len(binding.cores(options.bind_to, r, options.ranks, options.threads)) for r in range(options.ranks))
+    most = min(usable, least)
+    if options.threads > most:
+        raise Refused(f"--threads {options.threads}: a rank may use {most} cores; give at most {most}", 2)
+    if options.threads * options.ranks > usable:
+        tell(
+            f"shmrun: --threads {options.threads}: {options.ranks} ranks of so many threads share {usable} cores; "
+            f"one thread each is faster"
+        )
+
+
 def _gist(error: BaseException) -> str:
     """Return the last line with a reason: numpy and llvmlite write much text around it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
@@ -151,6 +170,7 @@ def _set_environment(options: Options) -> None:
     asked = {
         "SHMCOLL_CHECK": "1" if options.check else "",
         "SHMCOLL_SHARE_ARRAYS": "1" if options.share_arrays else "",
+        "SHMCOLL_THREADS": str(options.threads) if options.threads > 1 else "",
         "SHMCOLL_LOG_LEVEL": options.log_level or "",
         "SHMCOLL_TRACE": str(Path(options.trace).absolute()) if options.trace else "",
         "SHMCOLL_STATS": str(Path(options.stats).absolute()) if isinstance(options.stats, str) else "1" * options.stats,

@@ -139,7 +139,7 @@ def _become(
         if options.msrun:
             os.environ["MS_NODE_ID"] = str(rank)
         if options.bind_to != "none":
-            os.sched_setaffinity(0, binding.cores(options.bind_to, rank, options.ranks))
+            os.sched_setaffinity(0, binding.cores(options.bind_to, rank, options.ranks, options.threads))
         silent = rank or options.stdin == "none"
         if job.terminal is not None:
             if silent:

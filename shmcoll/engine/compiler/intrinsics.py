@@ -114,6 +114,11 @@ def _fence(builder, _module):
     builder.fence("seq_cst")
 
 
+@_twin(atomics.add, (types.int64, types.int64), types.int64)
+def _add(builder, _module, address, value):
+    return builder.atomic_rmw("add", _word(builder, address), value, "seq_cst")
+
+
 @_twin(atomics.acquire_fence, (), types.void)
 def _acquire_fence(builder, _module):
     builder.fence("acquire")

@@ -71,6 +71,7 @@ _SOURCE = {
     "array_allocator": "engine/native/array_allocator.py",
     "tensor_entry": "engine/native/tensor_entry.py",
     "profile": "engine/native/profile_calls.py",
+    "team": "engine/protocol/team.py",
     "runs": "engine/kernels/runs.py",
     "mpi_functions": "engine/native/mpi_functions.py",
     "calls_over_nodes": "nodes/algorithms/collectives.py",

@@ -39,6 +39,7 @@ def new_context(ranks: int) -> np.ndarray:
     # int64 and uint64 have two type numbers each: C's long and long long
     words[TYPE_CODES // WORD + np.dtype(np.longlong).num] = type_word(BY_NAME["int64"])
     words[TYPE_CODES // WORD + np.dtype(np.ulonglong).num] = type_word(BY_NAME["uint64"])
+    words[c.TEAM_BYTES // WORD] = c.OUT_OF_REACH
     words[BFLOAT16_NUMBER // WORD] = BY_NAME["bfloat16"].numpy.num
     words[BFLOAT16_CODE // WORD] = type_word(BY_NAME["bfloat16"])
     words[NDARRAY // WORD] = id(np.ndarray)

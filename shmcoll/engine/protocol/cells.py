@@ -28,10 +28,11 @@ a rank measures both (`pace.py`). No rule depends on how a cell was written: non
 """
 
 from shmcoll.engine import context as c
-from shmcoll.engine.atomics import copy, peek, stream
+from shmcoll.engine.atomics import copy, peek
 from shmcoll.engine.layout import HEADER_INLINE, INLINE_BYTES, LINE, PAGE
 from shmcoll.engine.protocol.pace import TIMED_BYTES, begin_copy, note_copy, passes_caches
 from shmcoll.engine.protocol.sync import header
+from shmcoll.engine.protocol.team import copy_in_parts, stream_in_parts
 
 MOVED_BYTES = 8 << 10
 
@@ -92,7 +93,7 @@ def write_cell(ctx, place, source, length):
     passes = passes_caches(ctx)
     begun = begin_copy(ctx, length)
     if passes:
-        stream(place, source, length)
+        stream_in_parts(ctx, place, source, length)
     else:
-        copy(place, source, length)
+        copy_in_parts(ctx, place, source, length)
     note_copy(ctx, c.PASS_PACE if passes else c.WRITE_PACE, begun, length)

@@ -16,14 +16,15 @@ streamed. How a rank writes its cells, which other ranks read, is another questi
 """
 
 from shmcoll.engine import context as c
-from shmcoll.engine.atomics import copy, peek, stream
+from shmcoll.engine.atomics import peek
 from shmcoll.engine.protocol.choices import RESULTS, begin_way, choice_of, note_way, way_of
+from shmcoll.engine.protocol.team import copy_in_parts, stream_in_parts
 
 
 def copy_to_result(ctx, target, source, length):
     """Copy `length` bytes to their place in the result, which may be in place of x."""
     if 0 <= target - peek(ctx + c.X + c.DATA) < peek(ctx + c.X + c.BYTES):
-        copy(target, source, length)
+        copy_in_parts(ctx, target, source, length)
     else:
         copy_to_unread(ctx, target, source, length)
 
@@ -35,7 +36,7 @@ def copy_to_unread(ctx, target, source, length):
     passes = way_of(ctx, choice, total >= peek(ctx + c.STREAM_BYTES))
     begun = begin_way(ctx, choice)
     if passes:
-        stream(target, source, length)
+        stream_in_parts(ctx, target, source, length)
     else:
-        copy(target, source, length)
+        copy_in_parts(ctx, target, source, length)
     note_way(ctx, choice, begun, length)

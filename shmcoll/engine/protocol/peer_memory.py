@@ -24,7 +24,6 @@ read returns fewer bytes, and the reader returns PEER_LOST or UNREADABLE.
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import (
-    copy,
     load,
     load_acquire,
     peek,
@@ -32,11 +31,11 @@ from shmcoll.engine.atomics import (
     process_gone,
     read_memory,
     store_release,
-    stream,
 )
 from shmcoll.engine.layout import READS, RECORD_BYTES, RECORD_PID, WITNESS, WITNESS_VALUE, WORD
 from shmcoll.engine.protocol.choices import LONG_READS, begin_way, choice_of, note_way, way_of
 from shmcoll.engine.protocol.mailboxes import mailbox
+from shmcoll.engine.protocol.team import copy_in_parts, read_in_parts, stream_in_parts
 from shmcoll.engine.protocol.wait import has_failed, in_world
 
 YES, NO = 1, 2
@@ -127,15 +126,15 @@ def read_in_pieces(ctx, rank, target, address, length, passes):
         if status != c.OK:
             return status
         if passes:
-            stream(target + done, place, part)
+            stream_in_parts(ctx, target + done, place, part)
         else:
-            copy(target + done, place, part)
+            copy_in_parts(ctx, target + done, place, part)
     return c.OK
 
 
 def read_piece(ctx, rank, target, address, length):
     """Copy what one system call can copy."""
-    if read_memory(pid_of(ctx, rank), target, address, length) == length:
+    if read_in_parts(ctx, pid_of(ctx, rank), target, address, length):
         return c.OK
     poke(ctx + c.CULPRIT, rank)
     return c.PEER_LOST if has_failed(ctx, rank) or process_gone(pid_of(ctx, rank)) else c.UNREADABLE

@@ -11,13 +11,14 @@ do not pass them.
 """
 
 from shmcoll.engine import context as c
-from shmcoll.engine.atomics import call_kernel, copy, peek, poke
+from shmcoll.engine.atomics import call_kernel, peek, poke
 from shmcoll.engine.kernels.dtypes import BY_NAME, DTYPES, REDUCTIONS
 from shmcoll.engine.kernels.kernels import FINISH, JOIN, START, STEP, STORE
 from shmcoll.engine.layout import ALGORITHM_BITS, STEP_BITS, WORD
 from shmcoll.engine.protocol.cells import write_cell
 from shmcoll.engine.protocol.exposure import exposed
 from shmcoll.engine.protocol.pace import begin_copy, note_copy
+from shmcoll.engine.protocol.team import REDUCE, copy_in_parts, is_shared, run
 
 KERNEL_GIVEN, ORDERED, SOURCES = (c.EXTRA + WORD * i for i in range(3))
 
@@ -48,13 +49,24 @@ def reduce(ctx, mode, target, accumulator, source, count):
     return c.RAISED
 
 
+def reduce_slice(ctx, mode, target, accumulator, source, count):
+    """Do the same for a slice, by the team of this rank if it is long. A user's function may raise: this thread alone
+    calls it."""
+    item, wide = peek(ctx + c.X + c.ITEM), accumulator_bytes(ctx)
+    if peek(ctx + KERNEL_GIVEN) or not is_shared(ctx, count * item):
+        return reduce(ctx, mode, target, accumulator, source, count)
+    first, second = wide if mode == START else item, item if mode == JOIN else wide
+    run(ctx, REDUCE, peek(ctx + c.KERNEL), mode, target, accumulator, source, first, second, item, count)
+    return c.OK
+
+
 def start_slice(ctx, place, source, count, stays):
     """Do the first step on a slice to which all other ranks add. Widen it, unless there is only one other rank.
     `stays`: the cell does not move on, and is written by plain stores."""
     if peek(ctx + c.SIZE) > 2:
-        return reduce(ctx, START, place, 0, source, count)
+        return reduce_slice(ctx, START, place, 0, source, count)
     if stays:
-        copy(place, source, count * peek(ctx + c.X + c.ITEM))
+        copy_in_parts(ctx, place, source, count * peek(ctx + c.X + c.ITEM))
     else:
         write_cell(ctx, place, source, count * peek(ctx + c.X + c.ITEM))
     return c.OK
@@ -64,7 +76,7 @@ def finish_slice(ctx, target, place, source, count):
     """Do the last step on a slice that `start_slice` has begun. It counts as a copy out of a cell."""
     length = count * peek(ctx + c.X + c.ITEM)
     begun = begin_copy(ctx, length)
-    status = reduce(ctx, FINISH if peek(ctx + c.SIZE) > 2 else JOIN, target, place, source, count)
+    status = reduce_slice(ctx, FINISH if peek(ctx + c.SIZE) > 2 else JOIN, target, place, source, count)
     note_copy(ctx, c.FETCH_PACE, begun, length)
     return status
 
@@ -166,7 +178,7 @@ def reduce_alone(ctx):
     target, source = peek(ctx + c.OUT + c.DATA), peek(ctx + c.X + c.DATA)
     if not has_truth_values(ctx):
         if target != source:
-            copy(target, source, peek(ctx + c.X + c.BYTES))
+            copy_in_parts(ctx, target, source, peek(ctx + c.X + c.BYTES))
         return c.OK
     return fold(ctx, target, source, WORD, peek(ctx + c.X + c.COUNT), 0, 1)
 

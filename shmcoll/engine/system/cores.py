@@ -7,6 +7,8 @@ import os
 from shmcoll.engine.system import cgroups
 from shmcoll.engine.system.text import read_text
 
+MOST_THREADS = 64  # that a rank may have
+
 
 def usable_cores() -> int:
     """Return how many cores this process may use, at least 1. Ranks beyond this number take turns, so waiting ranks

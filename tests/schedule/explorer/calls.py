@@ -19,7 +19,7 @@ from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.protocol import sync
 from shmcoll.engine.protocol.reduction import ORDERED
-from tests.schedule.explorer.job import Rank
+from tests.schedule.explorer.job import Job, Rank
 from tests.schedule.explorer.program import Violation
 from tests.schedule.explorer.stand_ins import WORD
 
@@ -59,6 +59,14 @@ class Call:
 
     def check(self, rank: Rank, number: int) -> None:
         pass
+
+    def shared_words(self, _job: Job) -> dict[int, int]:
+        """Return the shared words that are not 0 at first."""
+        return {}
+
+    def doorbells(self, _job: Job) -> dict[int, int]:
+        """Return doorbells besides those of mailboxes, and which actor sleeps there."""
+        return {}
 
 
 @dataclass(frozen=True)

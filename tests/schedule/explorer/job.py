@@ -174,6 +174,7 @@ class Job:
         readable: int = NO,
     ):
         self.ranks = ranks
+        self.calls_of = calls
         self.words = words
         self.settings = {
             c.CELL_BYTES: cell_bytes,
@@ -198,6 +199,10 @@ class Job:
         """The job as a machine; its programs start at once, so call it while `exploring`."""
         bells = {self.mailbox(rank) + layout.SEMAPHORE: rank for rank in range(self.ranks)}
         pids = {self.record(rank) + layout.RECORD_PID: FIRST_PID + rank for rank in range(self.ranks)}
+        for rank in self._ranks:
+            for call in rank.calls:
+                pids |= call.shared_words(self)
+                bells |= call.doorbells(self)
         programs = [Program(rank.body, rank.memory, rank.progress) for rank in self._ranks]
         programs += [
             Program(body, (ctypes.c_int64 * 1)(), lambda: (1 << 62, 0))
@@ -241,7 +246,7 @@ class Job:
             c.FLIGHTS: group + layout.flight_offset(self.ranks, rank.number),
             c.MAIL: rank.mail,
             c.RINGS: layout.rings_offset(self.ranks),
-            c.STREAM_BYTES: 1 << 40,
+            **dict.fromkeys((c.STREAM_BYTES, c.TEAM_BYTES), 1 << 40),
             c.RANK: rank.number,
             c.SIZE: self.ranks,
             c.SLEEP: 1,

@@ -1,12 +1,12 @@
 """A machine of ranks that share memory: what can happen in a state, and what it does.
 
 Memory is sequentially consistent, or buffered as on x86 (Sewell et al., "x86-TSO", CACM 2010): each rank's stores wait
-in a queue that the machine empties one by one whenever it likes; a rank sees its own queue; fences and doorbells wait
-until it is empty. With `reordered`, as on aarch64, the stores of a queue arrive in any order, except that those to one
-word keep theirs, and a release arrives after all that were stored before it. (Loads are in order all the same.) A
-doorbell is a counter: who sleeps on it goes on only after a ring, never by itself, so a ring that is lost shows as a
-deadlock. With `slices=k` a sleeper wakes by itself up to k times, and only when nothing else can happen. The clock
-stands still.
+in a queue that the machine empties one by one whenever it likes; a rank sees its own queue; fences, additions and
+doorbells wait until it is empty. With `reordered`, as on aarch64, the stores of a queue arrive in any order, except
+that those to one word keep theirs, and a release arrives after all that were stored before it. (Loads are in order all
+the same.) A doorbell is a counter: who sleeps on it goes on only after a ring, never by itself, so a ring that is lost
+shows as a deadlock. With `slices=k` a sleeper wakes by itself up to k times, and only when nothing else can happen. The
+clock stands still.
 
 With `signals=k` some ranks (`met`) meet up to k events that come from outside: a signal, a cancellation, another thread
 that keeps the GIL. A program names the moments in which one may happen (CHANCE); one that comes in a sleep ends it, and
@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from tests.schedule.explorer.program import (
+    ADD,
     BROKEN,
     CHANCE,
     END,
@@ -236,7 +237,7 @@ class Machine:
         kind = state.nodes[actor].operation.kind
         if actor == state.killed or kind in (END, BROKEN):
             return False
-        if kind in (FENCE, SLEEP, RING) and state.queues[actor]:
+        if kind in (FENCE, ADD, SLEEP, RING) and state.queues[actor]:
             return kind == SLEEP and self.reordered and self._is_rung(state, actor)
         return kind != SLEEP or self._is_rung(state, actor)
 
@@ -262,6 +263,9 @@ class Machine:
                 memory = self._written(memory, actor, stores)
         elif kind == READ:
             result = self._read(memory, queues[actor], actor, address, argument)
+        elif kind == ADD:
+            result = self._read(memory, (), actor, address, 1)[0]
+            memory = self._written(memory, actor, ((address, result + argument, True),))
         elif kind == GONE:
             result = int(killed == argument)
         elif kind == CHANCE:
@@ -324,6 +328,8 @@ class Machine:
     def _operation_is_local(self, actor: int, kind: str, address: int, argument: Any) -> bool:
         if kind == READ:
             return self._is_private(actor, range(address, address + argument * WORD, WORD), False)
+        if kind == ADD:
+            return self._is_private(actor, (address,), True)
         if kind in (WRITE, RELEASE) and not self.buffered:
             return self._is_private(actor, range(address, address + len(argument) * WORD, WORD), True)
         return kind in (WRITE, RELEASE, FENCE)

@@ -23,10 +23,11 @@ from typing import Any, NamedTuple
 
 from greenlet import getcurrent, greenlet
 
-READ, WRITE, RELEASE, FENCE, SLEEP, RING, GONE, CHANCE, MARK, END, BROKEN = [
+READ, WRITE, RELEASE, ADD, FENCE, SLEEP, RING, GONE, CHANCE, MARK, END, BROKEN = [
     "read",
     "write",
     "release",
+    "add",
     "fence",
     "sleep",
     "ring",

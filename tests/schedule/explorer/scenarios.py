@@ -58,6 +58,7 @@ from tests.schedule.explorer.calls_of_messages import (
 )
 from tests.schedule.explorer.calls_of_neighbours import Exchange, Permute
 from tests.schedule.explorer.calls_of_profiles import ReadSpans, WriteSpans
+from tests.schedule.explorer.calls_of_teams import Help, ShareWork
 from tests.schedule.explorer.calls_of_threads import GiveWay, ReceiveBeside
 from tests.schedule.explorer.calls_reducing import AllReduceShared, Exscan, Reduce, ReduceScatter, Scan
 from tests.schedule.explorer.calls_with_counts import all_gather_v, all_to_all_v, gather_v, scatter_v
@@ -722,5 +723,9 @@ SCENARIOS = {
     "a lock of ranks": Scenario(2, (Lock(),)),
     "a lock of ranks, shared and not": Scenario(2, ((Lock(),), (Lock(shared=True),)), each=True),
     "a lock of ranks, 3 ranks": Scenario(3, (Lock(),)),
+    "a team of threads": Scenario(2, ((ShareWork(2), ShareWork(2)), (Help(),)), each=True),
+    "a team with one piece": Scenario(2, ((ShareWork(2),), (Help(),)), each=True),
+    "a team of two helpers": Scenario(3, ((ShareWork(2),), (Help(),), (Help(),)), each=True),
+    "a team that two threads want": Scenario(3, ((ShareWork(2),), (Help(),), (ShareWork(2),)), each=True),
     "a rank raises, 3 ranks": Scenario(3, ((BARRIER,), (BARRIER,), (End(records.FAILED),)), each=True),
 }

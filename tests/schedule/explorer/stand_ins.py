@@ -30,10 +30,12 @@ from shmcoll.engine.protocol import (
     placement,
     reduction,
     sync,
+    team,
     wait,
     ways,
 )
 from tests.schedule.explorer.program import (
+    ADD,
     CHANCE,
     FENCE,
     GONE,
@@ -94,6 +96,9 @@ class Hooks:
 
     def store_release(self, address: int, value: int) -> None:
         write(address, (value,), RELEASE)
+
+    def add(self, address: int, value: int) -> int:
+        return perform(ADD, address, value)
 
     def fence(self) -> None:
         perform(FENCE)
@@ -230,6 +235,8 @@ def exploring() -> Iterator[None]:
                     put(module, name, stand_in)
         put(sys.modules["shmcoll.engine.messages.send"], "PAGE", 64)
         put(cells, "PAGE", 64)
+        for name, value in (("PART_UNIT", 1), ("PAUSES", 1)):
+            put(team, name, value)
         put(cells, "MOVED_BYTES", 64)
         put(offer, "LONGER", 1)
         put(sys.modules["shmcoll.collectives.prefix_reduction"], "MOST_DIRECT", 3)
