@@ -233,6 +233,7 @@ tables: setup launchers  ## measure the tables of docs/performance.md again; nee
 	shmbench compare --nodes 2 -n 2 --rounds $(ROUNDS) --sizes 8,4K,64K,4M,64M --json $(FIGURES)/nodes-2-ranks.json $(FEW); \
 	shmbench growth --rounds $(ROUNDS) --json $(FIGURES)/growth.json; \
 	shmbench start --rounds $(ROUNDS) --json $(FIGURES)/start.json; \
+	shmbench beyond threads --rounds 9 --json $(FIGURES)/threads.json; \
 	shmbench plot $(FIGURES)/compare-2-ranks-hot.json -c all_reduce -n 2 -o docs/all_reduce.png; \
 	shmbench plot $(FIGURES)/compare-2-ranks-hot.json -c all_to_all -n 2 -o docs/all_to_all-2-ranks.png; \
 	shmbench plot $(FIGURES)/compare-8-ranks-hot.json -c all_reduce -n 8 -o docs/all_reduce-8-ranks.png; \

@@ -140,9 +140,9 @@ class Dispatcher(Calls):
             (c.COMMIT_BY, 0 if has_windows else pages.function_to_commit()),
             (c.COMMITTED, committed),
             (c.TEAM, self.local_rank.team),
-            (c.TEAM_BYTES, thread_team.PIECE_BYTES if self.local_rank.team else c.OUT_OF_REACH),
         ):
             self.words[offset // WORD] = value
+        self.share_work(wanted=True)
         if not _is_crowded(arena):  # else the time of a copy says which rank had the core
             self.words[c.CHOICES // WORD] = _address(self._choices) - _address(self.words)
         self._publish_witness()
@@ -163,6 +163,12 @@ class Dispatcher(Calls):
         """Set the thresholds between algorithms from the next call on. All ranks must do so before the same call. For
         measurements."""
         _choose_by(self.words, self.size, thresholds)
+
+    def share_work(self, *, wanted: bool) -> None:
+        """Have the threads of this rank share long copies and sums from the next call on, if there are several, or let
+        one thread do them. For measurements."""
+        shares = wanted and self.words[c.TEAM // WORD] != 0
+        self.words[c.TEAM_BYTES // WORD] = thread_team.PIECE_BYTES if shares else c.OUT_OF_REACH
 
     def finish(self) -> None:
         """Complete what is pending, refuse further calls, and wait until no thread is inside. A thread is inside during

@@ -24,6 +24,7 @@ ROWS = {
     "messages": 5,
     "halves": 2,
     "ranks": 3,
+    "threads": 3,
 }
 
 
@@ -31,7 +32,7 @@ ROWS = {
     "groups",
     [
         ("plan", "jit", "all_reduce", "moves"),
-        ("shared_moves", "shared_results", "messages", "halves", "ranks"),
+        ("shared_moves", "shared_results", "messages", "halves", "ranks", "threads"),
     ],
 )
 def test_a_quick_run(groups, tmp_path):

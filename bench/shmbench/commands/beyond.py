@@ -23,6 +23,7 @@ GROUPS = {
     "messages": "send, recv, sendrecv",
     "halves": "bfloat16 and float16",
     "ranks": "16, 32 and 64 of them",
+    "threads": "several in each rank, for long arrays",
 }
 
 

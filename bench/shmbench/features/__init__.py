@@ -8,6 +8,6 @@ from shmbench.timing.ab_timing import Row, Settings, job
 
 def find(name: str) -> Callable[[Settings], list[Row]]:
     """Return the function that measures the group called `name`."""
-    file = import_module(f"shmbench.features.{name if name in ('jit', 'messages') else 'arrays'}")
+    file = import_module(f"shmbench.features.{name if name in ('jit', 'messages', 'threads') else 'arrays'}")
     measure = getattr(file, name)
-    return measure if name in ("ranks", "shared_results") else lambda settings: job(2, measure, settings)
+    return measure if name in ("ranks", "shared_results", "threads") else lambda settings: job(2, measure, settings)
