@@ -80,8 +80,8 @@ class LocalRank:
         self.recorder: Recorder | None = None  # while it records
         self._recording = threading.RLock()
         self._recorder: Recorder | None = None  # stays, because native code may be inside
-        threads = thread_team.asked()
         cores = arena.load(layout.JOB_CORES)
+        threads = thread_team.asked(arena.ranks, cores)
         records.write(arena, rank, layout.BY_RANK, records.JOINED, pid=self.pid)
         self.team = 0  # address of the team of threads, if there are several
         if threads > 1:

@@ -20,7 +20,7 @@ from shmcoll.engine.protocol import team
 from shmcoll.engine.system import log
 from shmcoll.engine.system.cores import MOST_THREADS, usable_cores
 
-VARIABLE = "SHMCOLL_THREADS"
+VARIABLE, AUTO = "SHMCOLL_THREADS", "auto"
 PIECE_BYTES = 64 << 10  # copies and sums of so many bytes are shared
 PART_BYTES = 16 << 10  # in parts of at least about so many
 ARRAY_BYTES = 1 << 20  # in calls with arrays of so many bytes
@@ -31,17 +31,28 @@ _LIBC = ctypes.CDLL(None)
 _made: dict[int, int] = {}  # threads -> address of the team
 
 
-def asked() -> int:
-    """Return how many threads this rank has asked for. Raises `ValueError` for what is not a number from 1 to the cores
-    that this process may use."""
+most_by_auto = MOST_THREADS  # what a front end lets `auto` be at most: the threads of its library
+
+
+def check() -> None:
+    """Raise `ValueError` if SHMCOLL_THREADS is neither auto nor a number from 1 to the cores that this process may
+    use."""
+    asked(1, 0)
+
+
+def asked(ranks: int, cores: int) -> int:
+    """Return how many threads this rank has asked for, in a job of so many ranks on so many cores. auto: as many as its
+    part of the cores."""
     given = os.environ.get(VARIABLE, "").strip()
     if not given:
         return 1
-    most = min(usable_cores(), MOST_THREADS)
-    if not (given.isascii() and given.isdecimal() and 1 <= int(given) <= most):
+    usable = min(usable_cores(), MOST_THREADS)
+    if given == AUTO:
+        return max(1, min(usable, cores // ranks, most_by_auto))
+    if not (given.isascii() and given.isdecimal() and 1 <= int(given) <= usable):
         raise ValueError(
-            f"{VARIABLE}={given!r} is not a number of threads from 1 to {most}, the cores that this rank may use; "
-            f"give fewer threads, or each rank more cores"
+            f"{VARIABLE}={given!r} is not a number of threads from 1 to {usable}, the cores that this rank may use, or "
+            f"{AUTO}; give fewer threads, or each rank more cores"
         )
     return int(given)
 

@@ -230,7 +230,7 @@ def limits() -> tuple[float, float]:
     """Return the limits of one wait and of joining, in seconds."""
     late_settings.note()
     log.check_level()
-    thread_team.asked()
+    thread_team.check()
     return seconds("SHMCOLL_TIMEOUT", WAIT_TIMEOUT), seconds("SHMCOLL_JOIN_TIMEOUT", JOIN_TIMEOUT)
 
 

@@ -28,10 +28,12 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
+import torch
 import torch.distributed as dist
 
 from shmcoll.communicator import Communicator
 from shmcoll.engine.system.text import to_text
+from shmcoll.runtime import thread_team
 from shmcoll.startup import join as startup
 from shmcoll.startup import machine
 from shmcoll.startup.launchers import SeveralMachines, find_placement
@@ -90,6 +92,7 @@ def of_ranks(world: Communicator, numbers: list[int], name: str) -> Communicator
 def _job(rank: int, size: int, members: Sequence[int], name: str) -> Communicator:
     """Join the job of all ranks, or return its communicator if this process has joined it."""
     if startup._joined is None:
+        thread_team.most_by_auto = torch.get_num_threads()
         here, ranks = (dist.get_rank(), dist.get_world_size()) if members else (rank, size)
         given = os.environ.get("RANK"), os.environ.get("WORLD_SIZE")
         if given != (str(here), str(ranks)) or not _is_launched():

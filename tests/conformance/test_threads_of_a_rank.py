@@ -164,6 +164,18 @@ def test_the_end_of_a_rank(ranks: Any, parts: None) -> None:
     assert ranks(2, leaves, environment=TWO) == [None, None]
 
 
+@pytest.mark.parametrize(
+    ("ranks", "cores", "threads"), [(1, 3, 3), (2, 3, 1), (2, 16, 3), (2, 4, 2), (4, 2, 1), (1, 1, 1)]
+)
+def test_auto_is_the_part_of_a_rank(
+    monkeypatch: pytest.MonkeyPatch, parts: None, ranks: int, cores: int, threads: int
+) -> None:
+    monkeypatch.setenv("SHMCOLL_THREADS", "auto")
+    assert thread_team.asked(ranks, cores) == threads
+    monkeypatch.setattr(thread_team, "most_by_auto", 2)
+    assert thread_team.asked(ranks, cores) == min(threads, 2)
+
+
 @pytest.mark.parametrize("given", ["0", "-1", "many", "1.5", "4", "9" * 30])
 def test_a_wrong_number_of_threads(monkeypatch: pytest.MonkeyPatch, parts: None, given: str) -> None:
     monkeypatch.setenv("SHMCOLL_THREADS", given)

@@ -31,6 +31,7 @@ def test_cores_in_turn_and_second_threads_last(machine):
 def test_a_rank_with_threads_has_as_many_cores(machine):
     got = [binding.cores("core", rank, 3, 3, machine) for rank in range(3)]
     assert got == [{0, 1, 2}, {3, 4, 5}, {6, 0, 1}]
+    assert [binding.cores("core", rank, 3, 0, machine) for rank in range(3)] == [{0, 1}, {2, 3}, {4, 5}]  # auto
 
 
 @pytest.mark.parametrize(

@@ -113,7 +113,8 @@ class Options:
         "N",
         values.threads,
         1,
-        "let N threads of each rank do its copies and sums of 1 MiB and more, if it has as many cores; default 1",
+        "let N threads of each rank do its copies and sums of 1 MiB and more, if it has as many cores; auto: as many "
+        "as it has cores; default 1",
     )
     env: tuple[tuple[str, str], ...] = _option(
         "NAME=VALUE", values.variable, (), "set an environment variable for the ranks; may be repeated", variable=""

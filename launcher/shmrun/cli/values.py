@@ -41,11 +41,13 @@ def ranks(text: str) -> int:
 
 
 def threads(text: str) -> int:
-    """Return a number of threads of a rank."""
+    """Return a number of threads of a rank; 0 for auto: one for each of its cores."""
     from shmcoll.engine.system.cores import MOST_THREADS
 
+    if text == "auto":
+        return 0
     if not (text.isascii() and text.isdecimal() and len(text) < 5 and 1 <= int(text) <= MOST_THREADS):
-        raise Wrong(f"{text!r} is not a number of threads; give one from 1 to {MOST_THREADS}")
+        raise Wrong(f"{text!r} is not a number of threads; give one from 1 to {MOST_THREADS}, or auto")
     return int(text)
 
 

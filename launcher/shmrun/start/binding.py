@@ -1,7 +1,7 @@
 """Which cores a rank may use (`--bind-to`).
 
-core    as many usable cores as a rank has threads, one or those of `--threads`, the next ones for the next rank; second
-        hardware threads of cores come last
+core    one usable core, or one for each of its `--threads`, the next ones for the next rank; second hardware threads of
+        cores come last
 numa    the usable cores of one NUMA node; neighbouring ranks on the same one, as many on each as possible
 """
 
@@ -17,6 +17,7 @@ def cores(bind_to: str, rank: int, ranks: int, threads: int = 1, system: Path = 
     """Return the cores of a rank: a part of those that this process may use, never empty."""
     usable = allowed_cores()
     if bind_to == "core":
+        threads = threads or max(1, len(usable) // ranks)
         order = sorted(usable, key=lambda core: (_thread(core, system), core))
         return {order[(rank * threads + i) % len(order)] for i in range(threads)}
     if bind_to == "numa" and (nodes := _nodes(usable, system)):

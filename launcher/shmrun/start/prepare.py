@@ -112,7 +112,7 @@ def _check_system() -> None:
 
 def _check_threads(options: Options) -> None:
     """Refuse more threads than cores for a rank, and say so if the ranks have not enough cores for theirs."""
-    if options.threads == 1:
+    if options.threads < 2:
         return
     from shmcoll.engine.system.cores import usable_cores
 
@@ -170,7 +170,7 @@ def _set_environment(options: Options) -> None:
     asked = {
         "SHMCOLL_CHECK": "1" if options.check else "",
         "SHMCOLL_SHARE_ARRAYS": "1" if options.share_arrays else "",
-        "SHMCOLL_THREADS": str(options.threads) if options.threads > 1 else "",
+        "SHMCOLL_THREADS": "" if options.threads == 1 else str(options.threads or "auto"),
         "SHMCOLL_LOG_LEVEL": options.log_level or "",
         "SHMCOLL_TRACE": str(Path(options.trace).absolute()) if options.trace else "",
         "SHMCOLL_STATS": str(Path(options.stats).absolute()) if isinstance(options.stats, str) else "1" * options.stats,
