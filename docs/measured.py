@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from shmbench.report import growth_table, start_table
-from shmbench.report.ratio_table import markdown, nodes_markdown
+from shmbench.report.ratio_table import beyond_markdown, markdown, nodes_markdown
 
 FOLDER = Path(__file__).parent
 _PLACE = re.compile(r"^<!-- measured: (\S+) -->\n.*?^<!-- end -->$", re.MULTILINE | re.DOTALL)
@@ -29,6 +29,8 @@ def _table(found: dict[str, Any]) -> str:
         return start_table.markdown(found["starts"])
     if "growth" in found:
         return growth_table.markdown(found["results"])
+    if "beyond" in found:
+        return beyond_markdown(found["beyond"])
     return nodes_markdown(found) if "nodes" in found else markdown(found["results"])
 
 

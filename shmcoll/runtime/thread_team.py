@@ -93,6 +93,7 @@ def _make(threads: int, poll_ns: int) -> int:
             words[team.THREADS // WORD] = number + 1
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    log.debug(f"{words[team.THREADS // WORD]} threads of this rank share long copies and sums")
     return base
 
 

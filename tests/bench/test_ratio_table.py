@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from shmbench.report.ratio_table import markdown, nodes_markdown
+from shmbench.report.ratio_table import beyond_markdown, markdown, nodes_markdown
 
 
 def run(library: str, collective: str, *rows: tuple[int, float | None, float | None]) -> dict[str, Any]:
@@ -46,3 +46,12 @@ def test_cells_over_nodes_have_the_time_beside_the_ratio():
         {"collective": "scan", "size": 4 << 20, "flat": [2e-3], "shmcoll": [2.346e-3]},
     ]
     assert nodes_markdown({"lines": lines}).splitlines()[2] == "| scan | 10 us, 0.50 | 2.35 ms, 1.17 |"
+
+
+def test_rows_beyond_the_peers_have_what_is_beside_them():
+    row = {"what": "a call", "figure": 2e-6, "beside": "another", "beside_figure": 4e-6, "ratio": 0.5}
+    rows = [row, {"what": "alone", "figure": 3e-3, "beside": None, "beside_figure": None, "ratio": None}]
+    assert beyond_markdown(rows).splitlines()[2:] == [
+        "| a call | 2 us | another: 4 us | 0.50 |",
+        "| alone | 3 ms |  |  |",
+    ]

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from shmbench.cli.sizes import short_size
 from shmbench.timing.ab_timing import Contest, Row, Settings, beside, job
@@ -19,7 +20,7 @@ def threads(settings: Settings) -> list[Row]:
     rows = []
     for ranks in CALLS:
         with _asking(max(2, usable_cores() // ranks)):
-            rows += job(ranks, _threads, settings)
+            rows += job(ranks, _threads, replace(settings, least=True))
     return rows
 
 

@@ -98,5 +98,14 @@ def nodes_markdown(found: Mapping[str, Any]) -> str:
     )
 
 
+def beyond_markdown(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the table of rows of `shmbench beyond --json`, each beside its limit."""
+    lines = ["| | measured | beside | ratio |", "|---|---|---|---|"]
+    for row in rows:
+        beside = f"{row['beside']}: {_time(row['beside_figure'])} | {row['ratio']:.2f}" if row["beside"] else " | "
+        lines.append(f"| {row['what']} | {_time(row['figure'])} | {beside} |")
+    return "\n".join(lines)
+
+
 def _time(seconds: float) -> str:
     return f"{1e6 * seconds:.3g} us" if seconds < 999.5e-6 else f"{1e3 * seconds:.3g} ms"

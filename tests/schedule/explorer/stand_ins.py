@@ -73,6 +73,7 @@ MODULES: tuple[ModuleType, ...] = (
     mailboxes,
     peer_memory,
     placement,
+    team,
     *(sys.modules[ROUTINES[name].__module__] for name in ("send", "recv")),
     *(module for name, module in sys.modules.items() if name.startswith("shmcoll.collectives.")),
 )
