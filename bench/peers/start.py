@@ -1,13 +1,14 @@
 """One rank of a job that `shmbench start` times: `mpiexec -n 2 python start.py mpi numpy`.
 
-It imports its library, makes one barrier, and ends. With `numpy` it imports that, too; with `memory` it prints between
-two barriers how many KiB it has, where what several ranks share counts once.
+It imports its library, makes one barrier, and ends. With `numpy` it imports that, too. With a folder it writes there,
+between two barriers, how many KiB it has, where what several ranks share counts once.
 """
 
+import os
 import sys
 
-library, *more = sys.argv[1:]
-if "numpy" in more:
+library, wanted, folder = (*sys.argv[1:], "", "")[:3]
+if wanted == "numpy":
     import numpy  # noqa: F401
 if library == "shmcoll":
     import shmcoll
@@ -18,7 +19,9 @@ else:
 
     barrier = MPI.COMM_WORLD.Barrier
 barrier()
-if "memory" in more:
+if folder:
     with open("/proc/self/smaps_rollup", encoding="utf-8") as file:
-        print(next(line.split()[1] for line in file if line.startswith("Pss:")), flush=True)
+        size = next(line.split()[1] for line in file if line.startswith("Pss:"))
+    with open(f"{folder}/{os.getpid()}", "w", encoding="utf-8") as file:
+        file.write(size)
     barrier()

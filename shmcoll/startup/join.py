@@ -17,12 +17,10 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from shmcoll.collectives import RECORDS
 from shmcoll.communicator import Communicator
 from shmcoll.diagnostics import late_settings
 from shmcoll.engine import layout
 from shmcoll.engine.compiler import object_cache
-from shmcoll.engine.compiler.compile import load_routine
 from shmcoll.engine.memory import arena as arenas
 from shmcoll.engine.memory import arena_file, records
 from shmcoll.engine.memory.arena import Arena
@@ -253,6 +251,9 @@ def preload(progress: Callable[[str], None] | None = None) -> None:
     The ranks compile the others, because the job may never call them. If compiled code cannot be kept, they are
     compiled here, once for all ranks that are forks of this process.
     """
+    from shmcoll.collectives import RECORDS
+    from shmcoll.engine.compiler.compile import load_routine
+
     for name in USUAL:
         if object_cache.holds(name) or not object_cache.can_keep():
             load_routine(RECORDS[name], progress)

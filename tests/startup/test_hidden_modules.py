@@ -18,7 +18,7 @@ def ends(folder, script: str, **variables: str) -> str:
     return (done.stdout + done.stderr).strip().rpartition("\n")[2]
 
 
-@pytest.mark.parametrize("name", ["numpy", "queue", "random"])
+@pytest.mark.parametrize("name", ["numpy", "queue", "traceback"])
 def test_a_script_that_hides_a_module_is_named(tmp_path, name):
     (tmp_path / f"{name}.py").write_text(JOB)
     hides = f"ImportError: {tmp_path}/{name}.py hides the module {name!r}, which shmcoll needs"

@@ -8,6 +8,7 @@ import argparse
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -79,12 +80,12 @@ def _programs() -> Iterator[Start]:
 def _jobs(numbers: tuple[int, ...], homes: Mapping[str, Home]) -> Iterator[Start]:
     script = str(SCRIPTS / "start.py")
     for ranks in numbers:
-        shmrun = [sys.executable, "-m", "shmrun", "-n", str(ranks), script, "shmcoll"]
+        shmrun = [sys.executable, "-m", "shmrun", "-n", str(ranks), script, "shmcoll", "alone"]
         yield Start("a job", "shmcoll", ranks, shmrun, _ours())
         for name, home in homes.items():
             mpiexec = [str(home.mpiexec), *(PEERS[name].mpiexec or []), "-n", str(ranks), str(home.python), script]
             if ranks <= _MOST_OF_SLOW:
-                yield Start("a job", name, ranks, [*mpiexec, "mpi"], environment())
+                yield Start("a job", name, ranks, [*mpiexec, "mpi", "alone"], environment())
                 yield Start("a job that imports numpy", name, ranks, [*mpiexec, "mpi", "numpy"], environment())
 
 
@@ -129,11 +130,10 @@ def _used() -> float:
 
 def _memory(start: Start, timeout: float) -> float | None:
     """Return how many KiB a rank has, on average; None if it could not be measured."""
-    told = subprocess.run(
-        [*start.command, "memory"], env=start.variables, timeout=timeout, check=False, stdin=subprocess.DEVNULL,
-        capture_output=True, text=True,
-    ).stdout.split()  # fmt: skip
-    return sum(map(int, told)) / len(told) if len(told) == start.ranks else None
+    with tempfile.TemporaryDirectory() as folder:
+        failed = _run(start._replace(command=[*start.command, folder]), timeout)
+        sizes = [int(path.read_text(encoding="utf-8")) for path in Path(folder).iterdir()]
+    return sum(sizes) / len(sizes) if len(sizes) == start.ranks and not failed else None
 
 
 def make_parser() -> argparse.ArgumentParser:
