@@ -69,3 +69,19 @@ def test_a_missing_function(small):
     missing = small.replace(b"\0clock_gettime\0", b"\0clock_missing\0")
     with pytest.raises(ImportError, match=r"^compiled code needs clock_missing, which this process does not have$"):
         object_loader.place(missing, ())
+
+
+def test_memory_that_may_not_become_executable(ranks, small):
+    """As under SELinux without execmem, or systemd's MemoryDenyWriteExecute."""
+
+    def load(_comm) -> str:
+        if ctypes.CDLL(None).prctl(_PR_SET_MDWE, 1, 0, 0, 0):
+            pytest.skip("this kernel knows no such limit")
+        with pytest.raises(ImportError) as told:
+            object_loader.place(small, ("has_reached",))
+        return str(told.value)
+
+    assert ranks(1, load) == ["compiled code may not be executed: Permission denied"]
+
+
+_PR_SET_MDWE = 65
