@@ -35,6 +35,9 @@ def _table(found: dict[str, Any]) -> str:
 
 
 def _filled(place: re.Match[str]) -> str:
-    found = json.loads((FOLDER / "measurements" / place[1]).read_text(encoding="utf-8"))
+    file = FOLDER / "measurements" / place[1]
+    if not file.exists():  # it has not been measured yet
+        return place[0]
+    found = json.loads(file.read_text(encoding="utf-8"))
     table = _table(found)
     return f"<!-- measured: {place[1]} -->\n\n{table}\n\n<!-- end -->"
