@@ -1,17 +1,13 @@
 """Objects on real ranks: nested ones, short and long frames, buffers of every kind, one object or as many as ranks."""
 
 import asyncio
-import pickle
 
 import numpy as np
 import pytest
 
-from shmcoll.diagnostics.flight_log import flights
-from shmcoll.engine.layout import FLIGHT_ENTRIES
 from tests.support.drawn_objects import drawn, same
 from tests.support.patience import PATIENCE
 from tests.support.suite import judge, run_cases
-from tests.support.switches import LEAST_MOVED, LONGEST_ROW
 
 
 def case(seed: int, n: int, operation: str):
@@ -100,43 +96,3 @@ def awaited(comm) -> list:
 
 def test_work_is_awaitable(ranks):
     assert ranks(2, awaited) == [[[2.0] * 3, [0, 1]]] * 2
-
-
-#: the collectives of each call: for pickles of few bytes, and for long arrays
-COUNTS = {
-    "broadcast_object": (1, 3),
-    "gather_object": (1, 3),
-    "all_gather_object": (1, 3),
-    "scatter_object": (1, 3),
-    "all_to_all_object": (1, 2),
-    "reduce_object": (2, 4),
-    "all_reduce_object": (2, 6),
-    "scan_object": (2, 5),
-    "exscan_object": (2, 5),
-}
-
-
-def counted(comm) -> list[tuple[int, ...]]:
-    """How many collectives each call makes: with an int, with about the longest pickle that a row holds, with one that
-    is a byte too long on one rank, and with an array."""
-    edge = LONGEST_ROW - len(pickle.dumps(bytes(300), 5)) + 300
-    told = []
-    for name in COUNTS:
-        made = []
-        for mine in (7, bytes(edge - 32), bytes(edge + (comm.rank == 0)), np.ones(LEAST_MOVED)):
-            value = [mine] * comm.size if name in ("scatter_object", "all_to_all_object") else mine
-            keywords = {"op": lambda left, right: left} if "reduce" in name or "scan" in name else {}
-            before = len(flights(comm._dispatcher.group, comm.rank))
-            getattr(comm, name)(value, **keywords)
-            made.append(len(flights(comm._dispatcher.group, comm.rank)) - before)
-            if before > FLIGHT_ENTRIES // 2:
-                comm = comm.dup()
-        told.append(tuple(made))
-    return told
-
-
-def test_an_object_of_few_bytes_takes_one_collective(ranks):
-    for told in ranks(2, counted):
-        for (name, (few, many)), (number, longest, more, array) in zip(COUNTS.items(), told, strict=True):
-            assert (number, longest, array) == (few, few, many), name
-            assert more > few, name

@@ -3,6 +3,7 @@
 that are the same, however they are made, are never told apart."""
 
 import os
+import pickle
 import signal
 from collections.abc import Callable
 from itertools import combinations, count
@@ -18,6 +19,7 @@ from shmcoll.communicator.object_rows import BYTES, LONGEST
 from shmcoll.communicator.objects import Parts
 from shmcoll.diagnostics.flight_log import flights
 from shmcoll.diagnostics.rank_status import standings
+from shmcoll.engine.layout import FLIGHT_ENTRIES
 from shmcoll.errors import CollectiveMismatch, CollectiveTimeout, RankFailed
 from tests.support.frames import line_of
 from tests.support.waiting import until
@@ -368,3 +370,45 @@ def test_of_several_refused_calls_the_first_is_named(ranks):
     refusal = f"rank 1's call of broadcast at {line_of(out_of_step, 7)} was refused (and 2 more after it): TypeError: "
     assert f". Before that, {refusal}" in first
     assert first.count(" was refused") == 1
+
+
+# --- how many parts there are -----------------------------------------------------------------------------------------
+
+#: the collectives of each call: for pickles of few bytes, and for long arrays
+COUNTS = {
+    "broadcast_object": (1, 3),
+    "gather_object": (1, 3),
+    "all_gather_object": (1, 3),
+    "scatter_object": (1, 3),
+    "all_to_all_object": (1, 2),
+    "reduce_object": (2, 4),
+    "all_reduce_object": (2, 6),
+    "scan_object": (2, 5),
+    "exscan_object": (2, 5),
+}
+
+
+def counted(comm) -> list[tuple[int, ...]]:
+    """How many collectives each call makes: with an int, with about the longest pickle that a row holds, with one that
+    is a byte too long on one rank, and with an array."""
+    edge = LONGEST - len(pickle.dumps(bytes(300), 5)) + 300
+    told = []
+    for name in COUNTS:
+        made = []
+        for mine in (7, bytes(edge - 32), bytes(edge + (comm.rank == 0)), np.ones(LEAST_MOVED)):
+            value = [mine] * comm.size if name in ("scatter_object", "all_to_all_object") else mine
+            keywords = {"op": lambda left, right: left} if "reduce" in name or "scan" in name else {}
+            before = len(flights(comm._dispatcher.group, comm.rank))
+            getattr(comm, name)(value, **keywords)
+            made.append(len(flights(comm._dispatcher.group, comm.rank)) - before)
+            if before > FLIGHT_ENTRIES // 2:
+                comm = comm.dup()
+        told.append(tuple(made))
+    return told
+
+
+def test_an_object_of_few_bytes_takes_one_collective(ranks):
+    for told in ranks(2, counted):
+        for (name, (few, many)), (number, longest, more, array) in zip(COUNTS.items(), told, strict=True):
+            assert (number, longest, array) == (few, few, many), name
+            assert more > few, name
