@@ -61,14 +61,17 @@ class ObjectParts(Collectives):
             out = np.empty(self._size * more.longest, np.uint8) if is_given else None
             self.all_gather(x, out=out) if root is None else self.gather(x, root, out=out)
             return [] if out is None else _cut(out, self._size)
-        frame = np.frombuffer(framed(*mine), np.uint8)
+        head = WORD if more.buffers else 0  # a pickle needs no frame if no object has buffers
+        frame = np.frombuffer(framed(*mine) if head else mine[0], np.uint8)
         if not is_given:
             for part in [frame, *mine[1], *[_nothing()] * (more.buffers - len(mine[1]))]:
                 self._collect(part, root)
             return []
-        sizes = [(1 + count) * WORD + length for count, length in zip(more.counts, more.lengths, strict=True)]
+        sizes = [(1 + count) * head + length for count, length in zip(more.counts, more.lengths, strict=True)]
         joined, _ = self._collect(frame, root, out=np.empty(sum(sizes), np.uint8))
         frames = [joined[end - n : end] for n, end in zip(sizes, accumulate(sizes), strict=True)]
+        if not head:
+            return [one.data for one in frames]
         found: list[list[np.ndarray]] = [[] for _ in frames]
         for k in range(more.buffers):
             part = mine[1][k] if k < len(mine[1]) else _nothing()
