@@ -65,15 +65,14 @@ from shmcoll.engine.layout import WORD
     FOUND_WITNESS,  # what has been read of a peer's
     BESIDE,  # waits so far for a peer on the core of this rank, since BESIDE_SINCE; see `protocol/placement.py`
     BESIDE_SINCE,
-    PACED_BYTES,  # exchanges of so many bytes for each peer go the way that was faster; see `protocol/pace.py`
-    PACED_CALLS,
-    READ_PACE,
-    FETCH_PACE,
+    PACED_BYTES,  # exchanges of so many bytes for each peer go the way that was faster; see `protocol/ways.py`
+    TIMED,  # the choice by which the blocks of this call go, see there; 0: none, or it has been made
+    FETCH_PACE,  # see `protocol/pace.py`
     WRITE_PACE,
     PASS_PACE,
     WRITES,
     HELPERS,  # address of a word: how many threads of this process are ours, and make no call by themselves
-) = (WORD * i for i in range(64))
+) = (WORD * i for i in range(63))
 
 PROFILE = 82 * WORD  # address of what is recorded of this communicator, see `engine/protocol/profile.py`; 0: nothing
 CHOICES = 90 * WORD  # where the words of `engine/protocol/choices.py` are, from here on; 0: nothing is measured

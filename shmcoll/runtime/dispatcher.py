@@ -25,9 +25,8 @@ from shmcoll.engine.messages.buffers import MessageBuffers
 from shmcoll.engine.native import entry, tables
 from shmcoll.engine.protocol import choices
 from shmcoll.engine.protocol.cells import MOVED_BYTES
-from shmcoll.engine.protocol.pace import RANGE
 from shmcoll.engine.protocol.wait import MOST_POLLS, SLICE_NS
-from shmcoll.engine.protocol.ways import NEVER, TO_ALL_FACTOR
+from shmcoll.engine.protocol.ways import NEVER, RANGE, TO_ALL_FACTOR
 from shmcoll.engine.system import log
 from shmcoll.engine.system.green_threads import check_threads
 from shmcoll.errors import CallNotAllowed
@@ -109,7 +108,7 @@ class Dispatcher(Calls):
         self.told_at = _address(self.told)
         self._ranks = np.array(group.ranks, np.int64)
         self._scratch = np.empty(c.PIECE_BYTES + layout.PAGE + 64, np.uint8)
-        self._choices = np.zeros(choices.ALL_WORDS, np.int64)
+        self._choices = np.array(choices.new_words(), np.int64)
         self.buffers = MessageBuffers(local_rank.heap, group, rank, self.words)
         self._fill_context()
         self.failures = self.reporter(group, self.words, rank, self.buffers)

@@ -7,31 +7,38 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shmcoll.engine import atomics
+from shmcoll.engine import atomics, layout
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory.thresholds import Thresholds
 from shmcoll.engine.protocol.choices import (
     ALL_WORDS,
+    CALLS,
     CHOICE_BYTES,
-    FIRST_TRIAL,
+    EXCHANGES,
+    FIRST_TRIALS,
     INTERVAL,
     KINDS,
     LEAST,
+    LEAST_COPY,
     LENGTHS,
     LESS,
     LONG_READS,
     MORE,
     MOST_INTERVALS,
+    PACES,
     RESULTS,
+    TRIAL,
     TRIES,
     WAY,
     begin_way,
     choice_of,
+    new_words,
     note_way,
     way_of,
 )
 from shmcoll.engine.protocol.pace import UNIT
+from shmcoll.engine.protocol.ways import NEVER, RANGE
 from shmcoll.engine.system.cores import usable_cores
 
 
@@ -40,7 +47,7 @@ class Rank:
 
     def __init__(self) -> None:
         self.words = (ctypes.c_int64 * c.CONTEXT_WORDS)()
-        self.choices = (ctypes.c_int64 * ALL_WORDS)()
+        self.choices = (ctypes.c_int64 * ALL_WORDS)(*new_words())
         self.words[c.CHOICES // WORD] = ctypes.addressof(self.choices) - ctypes.addressof(self.words)
         self.ctx, self.time, self.clocks = ctypes.addressof(self.words), 10**15, 0
 
@@ -48,12 +55,14 @@ class Rank:
         self.clocks += 1
         return self.time
 
-    def call(self, usual: int, times: tuple[int, int], length: int = LEAST, copies: int = 3) -> int:
+    def call(
+        self, usual: int, times: tuple[int, int], length: int = LEAST_COPY, kind: int = RESULTS, copies: int = 3
+    ) -> int:
         """Make a call of some copies of 64 KiB, each of which takes so many ns on way 0 and on way 1."""
         self.words[c.SEQUENCE // WORD] += 1
         ways = set()
         for _ in range(copies):
-            choice = choice_of(self.ctx, RESULTS, length)
+            choice = choice_of(self.ctx, kind, LEAST_COPY)
             ways.add(way := way_of(self.ctx, choice, usual))
             begun = begin_way(self.ctx, choice)
             self.time += times[way]
@@ -72,7 +81,7 @@ def rank(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rank]:
     yield made
 
 
-FIRST = FIRST_TRIAL - 1
+FIRST = FIRST_TRIALS[RESULTS] - 1
 
 
 @pytest.mark.parametrize("usual", [0, 1])
@@ -92,13 +101,14 @@ def test_a_way_that_is_not_usual_must_clearly_be_faster(
 @pytest.mark.parametrize(("slower", "times"), [(1500, 1), (3000, 3), (10**6, MOST_INTERVALS)])
 def test_trials_are_the_rarer_the_more_they_lose(rank: Rank, slower: int, times: int) -> None:
     rank.calls(FIRST + TRIES, 0, 1000, slower)
-    assert rank.calls(times * INTERVAL, 0, 1000, slower) == [0] * times * INTERVAL
+    between = times * INTERVAL - TRIES
+    assert rank.calls(between, 0, 1000, slower) == [0] * between
     assert rank.calls(TRIES + 1, 0, 1000, slower) == [1] * TRIES + [0]
 
 
 def test_a_trial_notices_that_the_other_way_has_become_faster(rank: Rank) -> None:
     assert rank.calls(FIRST + TRIES + 1, 0, 1000, 500)[-1] == 1
-    rank.calls(2 * INTERVAL, 0, 1000, 500)
+    rank.calls(2 * INTERVAL - TRIES - 1, 0, 1000, 500)
     assert rank.calls(1, 0, 1000, 500) == [0], "the trial"
     rank.calls(2 * INTERVAL + 2 * TRIES, 0, 1000, 1200)
     assert rank.calls(50, 0, 1000, 1200) == [0] * 50
@@ -114,19 +124,29 @@ def test_copies_that_were_interrupted_and_the_first_after_a_change_do_not_count(
 def test_only_calls_of_a_trial_and_before_it_look_at_the_clock(rank: Rank) -> None:
     rank.calls(FIRST + TRIES, 0, 1000, 1500)
     assert rank.clocks == 2 * 3 * (FIRST - 1 + TRIES - 1)
-    rank.calls(INTERVAL - TRIES, 0, 1000, 1500)
+    rank.calls(INTERVAL - 2 * TRIES, 0, 1000, 1500)
     assert rank.clocks == 2 * 3 * (FIRST - 1 + TRIES - 1)
 
 
 def test_each_length_and_kind_has_words_of_its_own(rank: Rank) -> None:
-    first = rank.words[c.CHOICES // WORD]
-    for kind in (RESULTS, LONG_READS):
-        assert choice_of(rank.ctx, kind, LEAST - 1) == 0
+    first, found = rank.words[c.CHOICES // WORD], []
+    for kind, least in ((RESULTS, LEAST_COPY), (LONG_READS, LEAST_COPY), (EXCHANGES, LEAST)):
+        own = first + kind * LENGTHS * CHOICE_BYTES
+        last = own + (LENGTHS - 1) * CHOICE_BYTES
+        assert choice_of(rank.ctx, kind, least - 1) == 0
         places = [choice_of(rank.ctx, kind, LEAST << i) for i in range(LENGTHS + 3)]
-        own = [first + (kind * LENGTHS + i) * CHOICE_BYTES for i in range(LENGTHS)]
-        assert places == own + own[-1:] * 3
-        assert [choice_of(rank.ctx, kind, (LEAST << (i + 1)) - 1) for i in range(LENGTHS)] == own
+        wanted = [min(own + i * CHOICE_BYTES, last) if LEAST << i >= least else 0 for i in range(LENGTHS + 3)]
+        assert places == wanted
+        assert [choice_of(rank.ctx, kind, (LEAST << (i + 1)) - 1) for i in range(2, LENGTHS)] == wanted[2:LENGTHS]
+        found += places
     assert KINDS * LENGTHS * CHOICE_BYTES == WORD * ALL_WORDS
+    assert {rank.choices[(place - first + TRIAL) // WORD] for place in found if place} == set(FIRST_TRIALS)
+
+
+def test_an_exchange_is_tried_when_the_trials_of_its_copies_have_ended(rank: Rank) -> None:
+    ways = [(rank.call(0, (1000, 2000)), rank.call(0, (1000, 2000), kind=EXCHANGES)) for _ in range(600)]
+    assert (1, 1) not in ways
+    assert [sum(way) for way in zip(*ways, strict=True)] == [2 * TRIES] * 2
 
 
 def test_without_words_the_usual_way_is_taken(rank: Rank) -> None:
@@ -151,7 +171,7 @@ def test_results_are_the_same_on_both_ways(ranks: Any, passes: int) -> None:
                 both = [np.arange(begin + 2 * n, dtype=np.int32)[begin:] * (r + 1) for r in range(2)]
                 out = np.empty(begin + 4 * n, np.int32)[begin:]
                 for _ in range(3):
-                    known[:] = 0
+                    known[:] = new_words()
                     known[WAY // WORD :: CHOICE_BYTES // WORD] = passes
                     known[1 :: CHOICE_BYTES // WORD] = 10**6  # calls so far: the next trial is far away
                     known[2 :: CHOICE_BYTES // WORD] = 10**9
@@ -174,3 +194,89 @@ def test_nothing_is_chosen_with_more_ranks_than_cores(ranks: Any, number: int) -
         return bool(comm._dispatcher.words[c.CHOICES // WORD])
 
     assert ranks(number, work) == [number <= usable_cores()] * number
+
+
+def has_exposed(comm: Any) -> bool:
+    """Whether this rank has exposed its array in its last call."""
+    group, sequence = comm._dispatcher.group, int(comm._dispatcher.words[c.SEQUENCE // WORD])
+    header = group.mailbox(comm.rank) + (sequence & 1) * layout.HEADER_BYTES
+    return group.arena.load(header + layout.HEADER_EXPOSED) != 0
+
+
+CALLS_OF_EXCHANGES = ("all_to_all", "collective_permute", "all_to_all_v", "all_gather")
+
+
+@pytest.mark.skipif(usable_cores() < 2, reason="with more ranks than cores, times say nothing, and thresholds hold")
+@pytest.mark.parametrize("name", CALLS_OF_EXCHANGES)
+def test_calls_go_the_faster_way_and_measure_it(ranks: Any, name: str) -> None:
+    """Results are the same both ways, and where two ranks go different ways."""
+
+    def work(comm: Any) -> list[bool]:
+        words, me, n = comm._dispatcher.words, comm.rank, 40_000
+        x = np.arange(2 * n) + me * 1_000_000
+        calls = {
+            "all_to_all": lambda: comm.all_to_all(x),
+            "collective_permute": lambda: comm.collective_permute(x, [(0, 1), (1, 0)]),
+            "all_to_all_v": lambda: comm.all_to_all_v(x, [n, n])[0],
+            "all_gather": lambda: comm.all_gather(x),
+        }
+        peer = np.arange(2 * n) + (1 - me) * 1_000_000
+        both = [x, peer] if me == 0 else [peer, x]
+        half = slice(me * n, (me + 1) * n)
+        blocks = np.concatenate([both[0][half], both[1][half]])
+        wanted = {"all_to_all_v": blocks, "all_to_all": blocks, "collective_permute": peer}
+        wanted["all_gather"] = np.concatenate(both)
+
+        def exposes(one_copy: bool) -> bool:
+            known[known_ways] = one_copy
+            known[TRIAL // WORD :: CHOICE_BYTES // WORD] = 10**9
+            known[CALLS // WORD :: CHOICE_BYTES // WORD] = 10**6
+            assert np.array_equal(calls[name](), wanted[name])
+            return has_exposed(comm)
+
+        known = comm._dispatcher._choices
+        known_ways = np.arange(EXCHANGES * LENGTHS, KINDS * LENGTHS) * (CHOICE_BYTES // WORD) + WAY // WORD
+        for _ in range(3):
+            exposes(True)  # until the ranks know that they can read each other
+        told = [exposes(True), exposes(False), exposes(me == 0), exposes(me == 1)]
+        known[:] = new_words()
+        for _ in range(3 * TRIES + TRIES + 1):
+            calls[name]()
+        measured = known.reshape(KINDS, LENGTHS, -1)[EXCHANGES, :, PACES // WORD :].max(axis=0)
+        assert (measured > 0).all()
+        assert words[c.TIMED // WORD] == 0
+        return told
+
+    assert ranks(2, work) == [[True, False, True, False], [True, False, False, True]]
+
+
+def test_thresholds_of_measurements_are_exact(ranks: Any) -> None:
+    def work(comm: Any) -> tuple[int, int]:
+        dispatcher = comm._dispatcher
+        before = int(dispatcher.words[c.PACED_BYTES // WORD])
+        dispatcher.choose_by(Thresholds())
+        return before, int(dispatcher.words[c.PACED_BYTES // WORD])
+
+    told = ranks(2, work, environment={"SHMCOLL_EXCHANGE_BYTES": "4M"})
+    assert told == [((4 << 20) // RANGE if usable_cores() > 1 else NEVER, NEVER)] * 2
+
+
+def test_thresholds_of_a_terabyte_keep_all_arrays_in_the_cells(ranks: Any) -> None:
+    """As the error advises where the memory of a rank cannot be read any more."""
+
+    def work(comm: Any) -> list[bool]:
+        x, found = np.zeros(1 << 20), []
+        for _ in range(3):
+            for call in (
+                lambda: comm.all_to_all(x),
+                lambda: comm.collective_permute(x, [(0, 1), (1, 0)]),
+                lambda: comm.all_gather(x),
+                lambda: comm.scatter(x if comm.rank == 0 else None, 0),
+            ):
+                comm._dispatcher._choices[WAY // WORD :: CHOICE_BYTES // WORD] = 1
+                call()
+                found.append(has_exposed(comm))
+        return found
+
+    environment = {"SHMCOLL_DIRECT_BYTES": "1T", "SHMCOLL_EXCHANGE_BYTES": "1T"}
+    assert ranks(2, work, environment=environment) == [[False] * 12] * 2

@@ -83,7 +83,7 @@ SANCTIONED = {
     },
     "shmcoll.engine.protocol.nontemporal": {"peek"},
     "shmcoll.engine.protocol.block_mover": {"peek", "poke"},
-    "shmcoll.engine.protocol.ways": {"peek"},
+    "shmcoll.engine.protocol.ways": {"peek", "poke"},
     "shmcoll.engine.protocol.count_checks": {"load", "store"},
     "shmcoll.engine.protocol.count_tables": {"load", "peek", "poke", "store"},
     "shmcoll.engine.messages.ring_buffers": {"load", "load_acquire", "peek"},

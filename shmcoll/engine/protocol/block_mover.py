@@ -37,6 +37,7 @@ from shmcoll.engine.atomics import peek, poke
 from shmcoll.engine.kernels.kernels import gather_runs, move_runs, scatter_runs
 from shmcoll.engine.layout import LINE, SEND_DISPLS, STEP_BITS, WORD
 from shmcoll.engine.protocol.cells import cell_in_share, write_cell
+from shmcoll.engine.protocol.choices import begin_way, note_way
 from shmcoll.engine.protocol.count_checks import ANYONE, get
 from shmcoll.engine.protocol.exposure import (
     expose,
@@ -47,7 +48,7 @@ from shmcoll.engine.protocol.exposure import (
 )
 from shmcoll.engine.protocol.mailboxes import table
 from shmcoll.engine.protocol.nontemporal import copy_to_result, copy_to_unread
-from shmcoll.engine.protocol.pace import begin_copy, note_copy
+from shmcoll.engine.protocol.pace import UNIT, begin_copy, note_copy
 from shmcoll.engine.protocol.peer_memory import is_readable
 from shmcoll.engine.protocol.sync import (
     await_step,
@@ -172,12 +173,25 @@ def offer_blocks(ctx, sequence, way, share, has_result):
     """Expose x if that pays, else stage the first part of each block, before the opening. share: the bytes of x that
     each peer reads, about; 0: it cannot be exposed. has_result: `out` is one array."""
     note_result(ctx, sequence, has_result)
-    if not expose(ctx, sequence, share, least_exposed(ctx, way, share)):
+    least = least_exposed(ctx, way, share)
+    choice = peek(ctx + c.TIMED)
+    begun = begin_way(ctx, choice)
+    if not expose(ctx, sequence, share, least):
         stage(ctx, sequence, 0)
+    note_way(ctx, choice, begun, 0)
 
 
 def move_blocks(ctx, sequence):
-    """Move all blocks of the map, after the opening."""
+    """Move all blocks of the map, after the opening. Let the call count for the choice by which they go."""
+    choice = peek(ctx + c.TIMED)
+    poke(ctx + c.TIMED, 0)
+    begun = begin_way(ctx, choice)
+    status = move_all(ctx, sequence)
+    note_way(ctx, choice, begun, UNIT)
+    return status
+
+
+def move_all(ctx, sequence):
     if not results_are_apart(ctx, sequence):
         return c.OVERLAP
     exposes = exposed(ctx, sequence, peek(ctx + c.RANK))

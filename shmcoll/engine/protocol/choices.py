@@ -1,12 +1,13 @@
-"""Choices between two ways of copying long arrays, which each rank makes for itself, and for each length by itself.
+"""Choices between two ways of moving long arrays, which each rank makes for itself, and for each length by itself.
 
-Two questions have no answer that holds for a length, because it depends on the processor, on the part of its caches
+Three questions have no answer that holds for a length, because it depends on the processor, on the part of its caches
 that others leave to us, and on whether the same arrays are used again or many in turn:
 
     RESULTS     0: plain stores; 1: past the caches (`nontemporal.py`)
     LONG_READS  of a peer's memory. 0: from its array into the result; 1: through a piece of private memory that fits a
                 cache, and from there past the caches. The kernel's copy fetches each line of the result that it
                 overwrites. The piece stays in the cache, so that fetch is saved (`peer_memory.py`)
+    EXCHANGES   0: through cells; 1: in one copy by the kernel (`ways.py`)
 
 So a rank tries both in its own calls. The words of a choice are private, one set for each power of two in length:
 
@@ -20,15 +21,16 @@ So a rank tries both in its own calls. The words of a choice are private, one se
 
 A call takes the same way in all its copies. The first calls take the usual way. TRIES calls before a trial are
 measured. Then TRIES calls take the other way. The first of them is not measured, because it finds the caches as the
-other way has left them. Nor is the very first call: its result may have no memory yet. The fastest call on each way is
+other way has left them. Nor is the very first call: its result may have no memory yet. Trials of exchanges come later
+than those of the copies in them, by less than an interval. The fastest call on each way is
 compared, as others may interrupt all the rest. After the trial the rank takes the faster way. What is not usual must be
 clearly faster (LESS, MORE): plain stores leave the result in the caches for its reader, as far as they have room for
 it. INTERVAL calls later comes the next trial, and so many times as many later as the slower way took longer, up to
 MOST_INTERVALS. So trials cost a hundredth or two.
 
 No agreement is needed, and no result depends on a choice. With more ranks than cores there are no such words (CHOICES
-is 0): the time of a copy says which rank had the core. Then, and for results shorter than LEAST, each rank takes the
-usual way.
+is 0): the time of a copy says which rank had the core. Then, and for lengths below LEAST_COPY (in an exchange LEAST
+for each peer), each rank takes the usual way.
 """
 
 from shmcoll.engine import context as c
@@ -36,24 +38,34 @@ from shmcoll.engine.atomics import clock, peek, poke
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.protocol.pace import UNIT
 
-RESULTS, LONG_READS = range(2)
-KINDS = 2
+RESULTS, LONG_READS, EXCHANGES = range(3)
+KINDS = 3
 
-LEAST = 256 << 10
-LENGTHS = 10  # the last one is for 128 MiB and all that is longer
+LEAST = 64 << 10  # of an exchange, for each peer
+LEAST_COPY = 256 << 10
+LENGTHS = 12  # the last one is for 128 MiB and all that is longer
 CALL, CALLS, TRIAL, WAY, COUNTS, BYTES, NS, PACES = (WORD * i for i in range(8))
 CHOICE_BYTES = 9 * WORD
 ALL_WORDS = KINDS * LENGTHS * CHOICE_BYTES // WORD
 
-TRIES, FIRST_TRIAL = 4, 5
+TRIES = 4
+FIRST_TRIALS = TRIES + 1, TRIES + 1, 3 * TRIES + 1  # of each kind
 INTERVAL, MOST_INTERVALS = 256, 16
 LESS, MORE = 8, 7  # the way that is not usual takes less than seven eighths
+
+
+def new_words():
+    """Return the words of all choices before the first call."""
+    words = [0] * ALL_WORDS
+    for i in range(0, ALL_WORDS, CHOICE_BYTES // WORD):
+        words[i + TRIAL // WORD] = FIRST_TRIALS[i * KINDS // ALL_WORDS]
+    return words
 
 
 def choice_of(ctx, kind, length):
     """Return where the words for a length are, from the context on; 0: there are none."""
     choices = peek(ctx + c.CHOICES)
-    if choices == 0 or length < LEAST:
+    if choices == 0 or length < (LEAST if kind == EXCHANGES else LEAST_COPY):
         return 0
     place, rest = choices + kind * LENGTHS * CHOICE_BYTES, length // (2 * LEAST)
     last = place + (LENGTHS - 1) * CHOICE_BYTES
@@ -78,7 +90,6 @@ def choose(ctx, choice, usual):
     poke(ctx + choice + CALLS, calls)
     if calls == 1:
         poke(ctx + choice + WAY, usual)
-        poke(ctx + choice + TRIAL, FIRST_TRIAL)
     note_call(ctx, choice)
     turn = calls - peek(ctx + choice + TRIAL)
     if turn == -TRIES or turn == 0:
@@ -86,7 +97,7 @@ def choose(ctx, choice, usual):
         poke(ctx + choice + WAY, way)
         poke(ctx + choice + PACES + way * WORD, 0)
     elif turn == TRIES:
-        end_trial(ctx, choice, usual, calls)
+        end_trial(ctx, choice, usual)
     poke(ctx + choice + COUNTS, -TRIES <= turn < TRIES and turn != 0 and calls > 1)
 
 
@@ -100,13 +111,13 @@ def note_call(ctx, choice):
     poke(ctx + choice + NS, 0)
 
 
-def end_trial(ctx, choice, usual, calls):
+def end_trial(ctx, choice, usual):
     """Go on with the faster way, and say when to try again."""
     expected, other = peek(ctx + choice + PACES + usual * WORD), peek(ctx + choice + PACES + (1 - usual) * WORD)
     is_measured = expected > 0 and other > 0
     poke(ctx + choice + WAY, 1 - usual if is_measured and LESS * other < MORE * expected else usual)
     times = max(expected, other) // min(expected, other) if is_measured else 1
-    poke(ctx + choice + TRIAL, calls + INTERVAL * min(times, MOST_INTERVALS))
+    poke(ctx + choice + TRIAL, peek(ctx + choice + TRIAL) + INTERVAL * min(times, MOST_INTERVALS))
 
 
 def begin_way(ctx, choice):

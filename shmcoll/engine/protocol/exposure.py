@@ -43,7 +43,6 @@ from shmcoll.engine.layout import (
     HEADER_RESULT_BYTES,
 )
 from shmcoll.engine.protocol.nontemporal import copy_to_unread
-from shmcoll.engine.protocol.pace import begin_copy, note_copy
 from shmcoll.engine.protocol.peer_memory import is_readable, read_peer
 from shmcoll.engine.protocol.sync import has_ended, header, my_header, publish_and_await_step
 from shmcoll.engine.protocol.wait import has_failed
@@ -143,11 +142,9 @@ def read_place(ctx, rank, place, target, length):
     """Copy `length` bytes from a place in the memory of a rank, in the form of EXPOSED. Return OK, or why the call must
     end."""
     if place < 0:
-        begun = begin_copy(ctx, length)
         status = read_peer(ctx, rank, target, -place, length)
         if status != c.OK:
             return status
-        note_copy(ctx, c.READ_PACE, begun, length)
         poke(ctx + c.CULPRIT, rank)
         return c.PEER_LOST if has_failed(ctx, rank) else c.OK
     if place == 0 or place > peek(ctx + c.ARENA_BYTES) or length > peek(ctx + c.ARENA_BYTES) - place + 1:

@@ -14,27 +14,32 @@ written once for all its readers. So private arrays are exposed from so many byt
 
     FROM_ROOT    scatter, scatter_v             DIRECT_BYTES. The root would write all cells, and its peers read side
                                                 by side
-    EXCHANGE     all_to_all, all_to_all_v,      EXCHANGE_BYTES, or by the pace. Two copies become one on each rank
+    EXCHANGE     all_to_all, all_to_all_v,      EXCHANGE_BYTES, or by trials. Two copies become one on each rank
                  collective_permute
     TO_ALL       broadcast                      TO_ALL_BYTES: of two ranks 32 times EXCHANGE_BYTES, else never. All
                                                 other peers would read the same cell
-    ALL_TO_ALL   all_gather, all_gather_v       TO_ALL_BYTES / ALL_READ, or by the pace, of two ranks only: likewise
+    ALL_TO_ALL   all_gather, all_gather_v       TO_ALL_BYTES / ALL_READ, or by trials, of two ranks only: likewise
     TO_ROOT      gather, gather_v               NEVER. The root would make all copies; through cells the senders make
                                                 half of them
 
-By the pace: an exchange of PACED_BYTES or more for each peer, but less than the threshold, goes the way that has been
-faster lately (`pace.py`), as long as each rank has a core. EXPOSING_BYTES is the smallest of all thresholds. The
-thresholds of a job come from `engine/memory/thresholds.py`; `runtime/dispatcher.py` writes them into the context.
+By trials: an exchange of PACED_BYTES or more for each peer, but less than the threshold, goes the way that has been
+faster in trials (`choices.py`), as long as each rank has a core. What is timed is all that the mover does, except for
+the opening: a peer that comes late changes nothing. Both ranks try in the same calls, and wait for one another. So they
+find the same times, and mostly take the same way. If they do not, each makes copies of both kinds.
+
+EXPOSING_BYTES is the smallest of all thresholds. The thresholds of a job come from `engine/memory/thresholds.py`;
+`runtime/dispatcher.py` writes them into the context.
 """
 
 from shmcoll.engine import context as c
-from shmcoll.engine.atomics import peek
-from shmcoll.engine.protocol.pace import limit_by_pace
+from shmcoll.engine.atomics import peek, poke
+from shmcoll.engine.protocol.choices import EXCHANGES, choice_of, way_of
 
 FROM_ROOT, EXCHANGE, TO_ALL, ALL_TO_ALL, TO_ROOT = range(5)
 
 TO_ALL_FACTOR = 32  # times EXCHANGE_BYTES is TO_ALL_BYTES of two ranks
 ALL_READ = 8
+RANGE = 64  # from a threshold down to PACED_BYTES
 NEVER = 1 << 62  # instead of a threshold
 
 
@@ -53,9 +58,18 @@ def least_exposed(ctx, way, share):
     if way == FROM_ROOT:
         return peek(ctx + c.DIRECT_BYTES)
     if way == EXCHANGE:
-        return limit_by_pace(ctx, share, peek(ctx + c.EXCHANGE_BYTES))
+        return limit_by_trials(ctx, share, peek(ctx + c.EXCHANGE_BYTES))
     if way == TO_ALL:
         return peek(ctx + c.TO_ALL_BYTES)
     if way == ALL_TO_ALL and peek(ctx + c.SIZE) == 2:  # with more, several peers read each cell
-        return limit_by_pace(ctx, share, peek(ctx + c.TO_ALL_BYTES) // ALL_READ)
+        return limit_by_trials(ctx, share, peek(ctx + c.TO_ALL_BYTES) // ALL_READ)
     return NEVER
+
+
+def limit_by_trials(ctx, share, limit):
+    """Return the threshold for this call, in which each peer gets `share` bytes, if it would be `limit` otherwise."""
+    if share < peek(ctx + c.PACED_BYTES) or share >= limit:
+        return limit
+    choice = choice_of(ctx, EXCHANGES, share)
+    poke(ctx + c.TIMED, choice)
+    return share if way_of(ctx, choice, 0) else limit
