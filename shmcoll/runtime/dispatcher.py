@@ -138,12 +138,13 @@ class Dispatcher(Calls):
             (c.SCRATCH, layout.align(_address(self._scratch), 64)),
             (c.COMMIT_BY, 0 if has_windows else pages.function_to_commit()),
             (c.COMMITTED, committed),
-            (c.TEAM, self.local_rank.team),
         ):
             self.words[offset // WORD] = value
-        self.share_work(wanted=True)
         if not _is_crowded(arena):  # else the time of a copy says which rank had the core
             self.words[c.CHOICES // WORD] = _address(self._choices) - _address(self.words)
+        if self.local_rank.team:
+            self.words[c.TEAM // WORD] = self.local_rank.team
+            self.share_work(wanted=True)
         self._publish_witness()
 
     def _publish_witness(self) -> None:
