@@ -34,6 +34,7 @@ from shmcoll.engine.protocol import (
     wait,
     ways,
 )
+from shmcoll.runtime import turns
 from tests.schedule.explorer.program import (
     ADD,
     CHANCE,
@@ -227,7 +228,10 @@ def exploring() -> Iterator[None]:
     with contextlib.ExitStack() as undo:
 
         def put(owner: Any, name: str, value: Any) -> None:
-            undo.callback(setattr, owner, name, getattr(owner, name))
+            if hasattr(owner, name):
+                undo.callback(setattr, owner, name, getattr(owner, name))
+            else:  # a builtin
+                undo.callback(delattr, owner, name)
             setattr(owner, name, value)
 
         for module in MODULES:
@@ -244,6 +248,7 @@ def exploring() -> Iterator[None]:
         put(sys.modules["shmcoll.collectives.prefix_reduction"], "LONG", 64)
         put(offer, "has_room", lambda _ctx, _peer, _length: False)  # short messages are offered, too
         put(sys.modules["shmcoll.collectives.all_reduce_parts"], "PIECE_BYTES", 32)
+        put(turns, "memoryview", lambda words: words)  # those of `calls_of_threads.py` are no array
         put(atomics, "hooks", Hooks())
         put(atomics, "python_kernels", {KERNEL: add_words})
         put(group, "ctypes", SimpleNamespace(c_void_p=int))
