@@ -71,3 +71,18 @@ def test_ranks_are_bound_to_nodes(shmrun):
     told = shmrun("-n", 2, "--bind-to", "numa", shmrun.write(TELL))
     got = dict(map(json.loads, told.stdout.splitlines()))
     assert got == {rank: sorted(binding.cores("numa", rank, 2)) for rank in (0, 1)}
+
+
+def test_threads_need_cores(shmrun):
+    """More than a rank has are refused; more than all ranks have together are not, and it is said."""
+    script, usable = shmrun.write(TELL), len(os.sched_getaffinity(0))
+    done = shmrun("-n", 1, "--threads", usable + 1, script)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"--threads {usable + 1}: a rank may use " in done.stderr
+    if usable > 1:
+        done = shmrun("-n", usable, "--threads", 2, script)
+        assert done.returncode == 0
+        assert f"--threads 2: {usable} ranks of so many threads share {usable} cores" in done.stderr
+    done = shmrun("-n", 1, "--threads", "few", script)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "'few' is not a number of threads; give one from 1 to 64, or auto" in done.stderr
