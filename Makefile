@@ -231,8 +231,10 @@ tables: setup launchers  ## measure the tables of docs/performance.md again; nee
 	compare 2-ranks-neighbour --disturb 100 --buffers 1 --sizes 8,64K,256K,4M $(FEW); \
 	compare 2-ranks-neighbour-memory --disturb 100:memory --buffers 1 --sizes 8,64K,256K,4M $(FEW); \
 	shmbench compare --nodes 2 -n 2 --rounds $(ROUNDS) --sizes 8,4K,64K,4M,64M --json $(FIGURES)/nodes-2-ranks.json $(FEW); \
+	compare groups-4-ranks -n 4 dup split dups_open; \
 	shmbench growth --rounds $(ROUNDS) --json $(FIGURES)/growth.json; \
 	shmbench start --rounds $(ROUNDS) --json $(FIGURES)/start.json; \
+	shmbench compare --door mpi --call "of an object, 8" --rounds $(ROUNDS); \
 	shmbench beyond threads --rounds 9 --json $(FIGURES)/threads.json; \
 	shmbench plot $(FIGURES)/compare-2-ranks-hot.json -c all_reduce -n 2 -o docs/all_reduce.png; \
 	shmbench plot $(FIGURES)/compare-2-ranks-hot.json -c all_to_all -n 2 -o docs/all_to_all-2-ranks.png; \

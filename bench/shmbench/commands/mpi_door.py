@@ -34,7 +34,7 @@ def commands(libraries: Sequence[str], ranks: int, program: Sequence[str]) -> di
     for name, home in of_mpi().items():
         if name not in libraries:
             continue
-        (library,) = home.glob("lib/libmpi.so.*")
+        library = min(home.glob("lib/libmpi.so.*"), key=lambda path: len(path.name))  # Intel MPI has names for versions
         mpiexec = [str(home / "bin" / "mpiexec"), *(PEERS[name].mpiexec or []), "-n", str(ranks)]
         found[name] = [*mpiexec, sys.executable, *program], environment | {"MPI4PY_LIBMPI": str(library)}
     return found

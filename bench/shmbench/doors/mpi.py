@@ -58,7 +58,7 @@ def apart(world: Any, native: Any, kinds: Callable[[str], Collective], quick: bo
         yield Apart("Isend, Irecv, Wait", size, partial(_requests, world, size))
     yield Apart(f"{MANY} Isend, {MANY} Irecv, Waitall", 8, partial(_waitall, world))
     yield from _windows(world, sizes)
-    yield from mpi_objects.apart(world, sizes)
+    yield from mpi_objects.apart(world, native, sizes)
     yield from mpi_derived.apart(world, quick)
 
 
