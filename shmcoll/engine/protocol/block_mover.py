@@ -175,19 +175,19 @@ def offer_blocks(ctx, sequence, way, share, has_result):
     note_result(ctx, sequence, has_result)
     least = least_exposed(ctx, way, share)
     choice = peek(ctx + c.TIMED)
-    begun = begin_way(ctx, choice)
+    begin_way(ctx, choice)
     if not expose(ctx, sequence, share, least):
         stage(ctx, sequence, 0)
-    note_way(ctx, choice, begun, 0)
+    note_way(ctx, choice, 0)
 
 
 def move_blocks(ctx, sequence):
     """Move all blocks of the map, after the opening. Let the call count for the choice by which they go."""
     choice = peek(ctx + c.TIMED)
     poke(ctx + c.TIMED, 0)
-    begun = begin_way(ctx, choice)
+    begin_way(ctx, choice)
     status = move_all(ctx, sequence)
-    note_way(ctx, choice, begun, UNIT)
+    note_way(ctx, choice, UNIT)
     return status
 
 

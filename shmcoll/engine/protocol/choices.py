@@ -16,13 +16,15 @@ So a rank tries both in its own calls. The words of a choice are private, one se
     TRIAL      in which of them the next trial begins
     WAY        0 or 1: the way of this call
     COUNTS     whether its copies are measured
-    BYTES, NS  what it has copied so far, and how long that took
+    SINCE      when its first copy began
+    BYTES, NS  what it has copied so far, and how long that took, waits between copies included
     PACES      ns for 64 KiB in the fastest call that was measured: on way 0; on way 1
 
 A call takes the same way in all its copies. The first calls take the usual way. TRIES calls before a trial are
 measured. Then TRIES calls take the other way. The first of them is not measured, because it finds the caches as the
 other way has left them. Nor is the very first call: its result may have no memory yet. Trials of exchanges come later
-than those of the copies in them, by less than an interval. The fastest call on each way is
+than those of the copies in them, by less than an interval. Waits count, because a way may slow the peer down: stores
+past the caches take the memory's time. The fastest call on each way is
 compared, as others may interrupt all the rest. After the trial the rank takes the faster way. What is not usual must be
 clearly faster (LESS, MORE): plain stores leave the result in the caches for its reader, as far as they have room for
 it. INTERVAL calls later comes the next trial, and so many times as many later as the slower way took longer, up to
@@ -44,12 +46,12 @@ KINDS = 3
 LEAST = 64 << 10  # of an exchange, for each peer
 LEAST_COPY = 256 << 10
 LENGTHS = 12  # the last one is for 128 MiB and all that is longer
-CALL, CALLS, TRIAL, WAY, COUNTS, BYTES, NS, PACES = (WORD * i for i in range(8))
-CHOICE_BYTES = 9 * WORD
+CALL, CALLS, TRIAL, WAY, COUNTS, SINCE, BYTES, NS, PACES = (WORD * i for i in range(9))
+CHOICE_BYTES = 10 * WORD
 ALL_WORDS = KINDS * LENGTHS * CHOICE_BYTES // WORD
 
 TRIES = 4
-FIRST_TRIALS = TRIES + 1, TRIES + 1, 3 * TRIES + 1  # of each kind
+FIRST_TRIALS = TRIES + 1, TRIES + 1, 9 * TRIES + 1  # of each kind; cells of all windows have been used by then
 INTERVAL, MOST_INTERVALS = 256, 16
 LESS, MORE = 8, 7  # the way that is not usual takes less than seven eighths
 
@@ -121,12 +123,13 @@ def end_trial(ctx, choice, usual):
 
 
 def begin_way(ctx, choice):
-    """Return when a copy begins on the way of this call; 0 if it is not measured."""
-    return clock() if choice and peek(ctx + choice + COUNTS) else 0
+    """Note when the first copy of a call begins. Without one before, it goes on where `note_way` has stopped."""
+    if choice and peek(ctx + choice + COUNTS) and peek(ctx + choice + BYTES) == 0:
+        poke(ctx + choice + SINCE, clock() - peek(ctx + choice + NS))
 
 
-def note_way(ctx, choice, begun, length):
-    """Let a copy count that began at `begun` and has just ended."""
-    if begun:
-        poke(ctx + choice + NS, peek(ctx + choice + NS) + clock() - begun)
+def note_way(ctx, choice, length):
+    """Let a copy of so many bytes count that has just ended, and the waits since the first copy of the call."""
+    if choice and peek(ctx + choice + COUNTS):
+        poke(ctx + choice + NS, clock() - peek(ctx + choice + SINCE))
         poke(ctx + choice + BYTES, peek(ctx + choice + BYTES) + length)

@@ -34,9 +34,9 @@ def copy_to_unread(ctx, target, source, length):
     total = max(peek(ctx + c.X + c.BYTES), peek(ctx + c.OUT + c.BYTES))
     choice = choice_of(ctx, RESULTS, total)
     passes = way_of(ctx, choice, total >= peek(ctx + c.STREAM_BYTES))
-    begun = begin_way(ctx, choice)
+    begin_way(ctx, choice)
     if passes:
         stream_in_parts(ctx, target, source, length)
     else:
         copy_in_parts(ctx, target, source, length)
-    note_way(ctx, choice, begun, length)
+    note_way(ctx, choice, length)

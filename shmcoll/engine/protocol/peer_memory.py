@@ -95,12 +95,12 @@ def read_peer(ctx, rank, target, address, length):
         return read_straight(ctx, rank, target, address, length)
     choice = choice_of(ctx, LONG_READS, length)
     passes = way_of(ctx, choice, 0)
-    begun = begin_way(ctx, choice)
+    begin_way(ctx, choice)
     if passes or 0 < (target - address) & PAGE_MASK < SLOW_DISTANCE:
         status = read_in_pieces(ctx, rank, target, address, length, passes)
     else:
         status = read_straight(ctx, rank, target, address, length)
-    note_way(ctx, choice, begun, length)
+    note_way(ctx, choice, length)
     return status
 
 
