@@ -28,20 +28,20 @@ COVERS = SHAPE
 
 
 def all_gather(ctx):
-    sequence, length, targets = begin(ctx, COVERS), peek(ctx + c.X + c.BYTES), peek(ctx + c.EXTRA)
+    turn, length, targets = begin(ctx, COVERS), peek(ctx + c.X + c.BYTES), peek(ctx + c.EXTRA)
     map_blocks(ctx, ANYONE, ANYONE, length, False)
     if targets:
         map_targets(ctx, 0, 1, targets)
     if not is_short(ctx, length, length):
-        return exchange_blocks(ctx, sequence, ALL_TO_ALL, length, targets == 0)
-    write_cell(ctx, payload(ctx, peek(ctx + c.RANK), sequence, length), peek(ctx + c.X + c.DATA), length)
-    status = exchange_headers(ctx, sequence)
+        return exchange_blocks(ctx, turn, ALL_TO_ALL, length, targets == 0)
+    write_cell(ctx, payload(ctx, peek(ctx + c.RANK), turn, length), peek(ctx + c.X + c.DATA), length)
+    status = exchange_headers(ctx)
     if status != c.OK:
         return status
     copy_own(ctx, 0, length)
     for i in range(1, peek(ctx + c.SIZE)):
         peer = peer_after(ctx, i)
-        copy_to_unread(ctx, target_of(ctx, peer), payload(ctx, peer, sequence, length), length)
+        copy_to_unread(ctx, target_of(ctx, peer), payload(ctx, peer, turn, length), length)
     return c.OK
 
 

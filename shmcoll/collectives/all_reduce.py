@@ -50,26 +50,26 @@ def all_reduce(ctx):
     return reduce_for(ctx, begin(ctx, COVERS), ALL)
 
 
-def reduce_for(ctx, sequence, root):
+def reduce_for(ctx, turn, root):
     """Reduce the arrays of all ranks into the result of `root`, or of ALL."""
     length = peek(ctx + c.X + c.BYTES)
     if peek(ctx + c.SIZE) == 1:
         return reduce_alone(ctx)
     if is_short(ctx, root):
-        return flat(ctx, sequence, root)
+        return flat(ctx, turn, root)
     if goes_through_cells(ctx, CELLS, length):
-        return reduce_in_cells(ctx, sequence, root)
-    expose_in_arena(ctx, sequence, length, gets_result(ctx, root))
-    status = exchange_headers(ctx, sequence)
+        return reduce_in_cells(ctx, turn, root)
+    expose_in_arena(ctx, length, gets_result(ctx, root))
+    status = exchange_headers(ctx)
     if status != c.OK:
         return status
-    if chosen(ctx) or not are_all_in_arena(ctx, sequence, HEADER_EXPOSED, length):
-        return reduce_in_ring(ctx, sequence, root)
+    if chosen(ctx) or not are_all_in_arena(ctx, HEADER_EXPOSED, length):
+        return reduce_in_ring(ctx, turn, root)
     if root != ALL:
-        return reduce_in_parts(ctx, sequence, root, ARENA) if results_are_apart(ctx, sequence) else c.OVERLAP
-    if not are_all_in_arena(ctx, sequence, HEADER_RESULT, length):
-        return reduce_in_ring(ctx, sequence, ALL)
-    return reduce_in_parts(ctx, sequence, ALL, RESULTS) if results_fit(ctx, sequence) else c.OVERLAP
+        return reduce_in_parts(ctx, turn, root, ARENA) if results_are_apart(ctx) else c.OVERLAP
+    if not are_all_in_arena(ctx, HEADER_RESULT, length):
+        return reduce_in_ring(ctx, turn, ALL)
+    return reduce_in_parts(ctx, turn, ALL, RESULTS) if results_fit(ctx) else c.OVERLAP
 
 
 def is_short(ctx, root):
@@ -80,15 +80,15 @@ def is_short(ctx, root):
     return is_flat(ctx, FLAT, length) and few
 
 
-def flat(ctx, sequence, root):
+def flat(ctx, turn, root):
     """Stage this rank's array, open, and reduce all arrays into the result of `root`, or of ALL."""
     length = peek(ctx + c.X + c.BYTES)
-    copy(payload(ctx, peek(ctx + c.RANK), sequence, length), peek(ctx + c.X + c.DATA), length)
-    status = exchange_headers(ctx, sequence)
+    copy(payload(ctx, peek(ctx + c.RANK), turn, length), peek(ctx + c.X + c.DATA), length)
+    status = exchange_headers(ctx)
     if status != c.OK or length == 0 or not gets_result(ctx, root):
         return status
-    places = payload(ctx, 0, sequence, length)
-    stride = payload(ctx, 1, sequence, length) - places
+    places = payload(ctx, 0, turn, length)
+    stride = payload(ctx, 1, turn, length) - places
     return fold_slices(ctx, peek(ctx + c.OUT + c.DATA), places, stride, 0, peek(ctx + c.X + c.COUNT))
 
 

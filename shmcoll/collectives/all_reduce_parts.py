@@ -19,9 +19,9 @@ Protocol. Step 2 k + 1 of a rank: its part of round k is reduced, and it has rea
 round k, in RESULTS before round k - 1. After the last round all ranks make step 2 rounds, which says that they have
 read everything, and wait for it. After an odd number of rounds through CELLS that is not necessary.
 
-    CELLS     cell (s + k) & 1 of a rank: it writes chunk k there, round 0 before the opening and round k before step
+    CELLS     cell (t + k) & 1 of a rank: it writes chunk k there, round 0 before the opening and round k before step
               2 k. All ranks wait for step 2 k of all. Then no other rank reads its n-th, which it overwrites
-    ARENA     cell (s + k) & 1 of a rank other than the root: filled with its part of round k, for k >= 2 after step
+    ARENA     cell (t + k) & 1 of a rank other than the root: filled with its part of round k, for k >= 2 after step
               2 k - 1 of the root, which has then copied round k - 2
     x, result a rank alone reads its part of all x, before its step 2 k + 1. A rank writes the part of another into its
               result after that step. So the result may be exactly x. Results that overlap an array of another rank
@@ -55,68 +55,68 @@ CELLS, ARENA, RESULTS = range(3)
 PIECE_BYTES = 1 << 20  # of a part of RESULTS
 
 
-def reduce_in_cells(ctx, sequence, root):
+def reduce_in_cells(ctx, turn, root):
     """Open, and reduce the arrays of all ranks through the cells into the result of `root`, or of ALL."""
-    stage(ctx, sequence, 0)
-    status = exchange_headers(ctx, sequence)
-    return reduce_in_parts(ctx, sequence, root, CELLS) if status == c.OK else status
+    stage(ctx, turn, 0)
+    status = exchange_headers(ctx)
+    return reduce_in_parts(ctx, turn, root, CELLS) if status == c.OK else status
 
 
-def reduce_in_parts(ctx, sequence, root, kind):
+def reduce_in_parts(ctx, turn, root, kind):
     """Reduce the arrays of all ranks, after the opening, into the result of `root`, or of ALL."""
     rounds, lag = max(-(-peek(ctx + c.X + c.COUNT) // chunk_length(ctx, kind)), 1), 1 if kind == RESULTS else 0
     for k in range(rounds + lag):
-        status = reduce_part(ctx, sequence, k, root, kind) if k < rounds else c.OK
+        status = reduce_part(ctx, turn, k, root, kind) if k < rounds else c.OK
         if status == c.OK and k >= lag and gets_result(ctx, root):
-            status = collect_parts(ctx, sequence, k - lag, root, kind)
+            status = collect_parts(ctx, turn, k - lag, root, kind)
         if status != c.OK:
             return status
     if kind == CELLS:
-        return release_cells(ctx, sequence, rounds, 2 * rounds)
-    return end_exposure(ctx, sequence, 2 * rounds)
+        return release_cells(ctx, turn, rounds, 2 * rounds)
+    return end_exposure(ctx, turn, 2 * rounds)
 
 
-def stage(ctx, sequence, k):
+def stage(ctx, turn, k):
     """Copy the k-th chunk of x into this rank's cell."""
     item, chunk = peek(ctx + c.X + c.ITEM), chunk_length(ctx, CELLS)
     count = min(chunk, peek(ctx + c.X + c.COUNT) - k * chunk)
-    place = cell(ctx, peek(ctx + c.RANK), sequence, k, peek(ctx + c.X + c.BYTES))
+    place = cell(ctx, peek(ctx + c.RANK), turn, k, peek(ctx + c.X + c.BYTES))
     write_cell(ctx, place, peek(ctx + c.X + c.DATA) + k * chunk * item, count * item)
 
 
-def reduce_part(ctx, sequence, k, root, kind):
+def reduce_part(ctx, turn, k, root, kind):
     """Reduce this rank's part of the k-th chunk."""
     status, me, item = c.OK, peek(ctx + c.RANK), peek(ctx + c.X + c.ITEM)
     if kind == CELLS and k > 0:
-        stage(ctx, sequence, k)
-        status = publish_and_await_step(ctx, sequence, 2 * k)
+        stage(ctx, turn, k)
+        status = publish_and_await_step(ctx, turn, 2 * k)
     elif kind == ARENA and k >= 2 and me != root:
-        status = await_step(ctx, sequence, 2 * k - 1, root)
+        status = await_step(ctx, turn, 2 * k - 1, root)
     if status != c.OK:
         return status
     first, offset, count = part_bounds(ctx, k, me, kind)
     places, stride = first * item, EXPOSED
     if kind == CELLS:
-        places = cell(ctx, 0, sequence, k, peek(ctx + c.X + c.BYTES))
-        stride = cell(ctx, 1, sequence, k, peek(ctx + c.X + c.BYTES)) - places
+        places = cell(ctx, 0, turn, k, peek(ctx + c.X + c.BYTES))
+        stride = cell(ctx, 1, turn, k, peek(ctx + c.X + c.BYTES)) - places
         places += offset * item
-    status = fold_slices(ctx, part_place(ctx, sequence, k, me, root, kind), places, stride, first, first + count)
+    status = fold_slices(ctx, part_place(ctx, turn, k, me, root, kind), places, stride, first, first + count)
     if status == c.OK:
-        publish_step(ctx, sequence, 2 * k + 1)
+        publish_step(ctx, turn, 2 * k + 1)
     return status
 
 
-def collect_parts(ctx, sequence, k, root, kind):
+def collect_parts(ctx, turn, k, root, kind):
     """Copy what other ranks have reduced of the k-th chunk to the result; from CELLS also what this rank has."""
     item = peek(ctx + c.X + c.ITEM)
     for i in range(0 if kind == CELLS else 1, peek(ctx + c.SIZE)):
         peer = peer_after(ctx, i)
         if i > 0:
-            status = await_step(ctx, sequence, 2 * k + 1, peer)
+            status = await_step(ctx, turn, 2 * k + 1, peer)
             if status != c.OK:
                 return status
         first, _, count = part_bounds(ctx, k, peer, kind)
-        target, source = peek(ctx + c.OUT + c.DATA) + first * item, part_place(ctx, sequence, k, peer, root, kind)
+        target, source = peek(ctx + c.OUT + c.DATA) + first * item, part_place(ctx, turn, k, peer, root, kind)
         if kind == CELLS:
             copy_to_result(ctx, target, source, count * item)
         else:
@@ -124,17 +124,17 @@ def collect_parts(ctx, sequence, k, root, kind):
     return c.OK
 
 
-def part_place(ctx, sequence, k, rank, root, kind):
+def part_place(ctx, turn, k, rank, root, kind):
     """Return where a rank reduces its part of the k-th chunk."""
     first, offset, _ = part_bounds(ctx, k, rank, kind)
     item = peek(ctx + c.X + c.ITEM)
     if kind == CELLS:
-        return cell(ctx, rank, sequence, k, peek(ctx + c.X + c.BYTES)) + offset * item
+        return cell(ctx, rank, turn, k, peek(ctx + c.X + c.BYTES)) + offset * item
     if rank == root:
         return peek(ctx + c.OUT + c.DATA) + first * item
     if kind == ARENA:
-        return full_cell(ctx, rank, sequence, k)
-    return peek(ctx + c.ARENA) + load(header(ctx, rank, sequence) + HEADER_RESULT) - 1 + first * item
+        return full_cell(ctx, rank, turn, k)
+    return peek(ctx + c.ARENA) + load(header(ctx, rank) + HEADER_RESULT) - 1 + first * item
 
 
 def part_bounds(ctx, k, rank, kind):
@@ -153,13 +153,13 @@ def chunk_length(ctx, kind):
     return peek(ctx + c.CELL_BYTES) // item * (size if kind == ARENA else 1)
 
 
-def results_fit(ctx, sequence):
+def results_fit(ctx):
     """Return whether no result overlaps an x or another result. It may be exactly the x of its own rank."""
     size, length = peek(ctx + c.SIZE), peek(ctx + c.X + c.BYTES)
     for a in range(size):
-        out = load(header(ctx, a, sequence) + HEADER_RESULT)
+        out = load(header(ctx, a) + HEADER_RESULT)
         for b in range(size):
-            x, other = load(header(ctx, b, sequence) + HEADER_EXPOSED), load(header(ctx, b, sequence) + HEADER_RESULT)
+            x, other = load(header(ctx, b) + HEADER_EXPOSED), load(header(ctx, b) + HEADER_RESULT)
             if abs(out - x) < length and not (a == b and out == x):
                 return 0
             if abs(out - other) < length and a != b:

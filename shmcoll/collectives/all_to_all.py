@@ -50,21 +50,21 @@ BLOCK, SOURCE_RUN, SOURCE_STRIDE, TARGET_RUN, TARGET_STRIDE, SOURCES, TARGETS, W
 def all_to_all(ctx):
     if peek(ctx + WHOLE):
         describe_whole(ctx)
-    sequence, block, size = begin(ctx, COVERS), peek(ctx + BLOCK), peek(ctx + c.SIZE)
+    turn, block, size = begin(ctx, COVERS), peek(ctx + BLOCK), peek(ctx + c.SIZE)
     map_all(ctx, block)
     if not is_short(ctx, size * whole_lines(block), block):
         is_contiguous = peek(ctx + SOURCES) == 0 and peek(ctx + SOURCE_RUN) == block
         share = block if is_contiguous and not works_in_place(ctx) else 0
-        return exchange_blocks(ctx, sequence, EXCHANGE, share, peek(ctx + TARGETS) == 0)
+        return exchange_blocks(ctx, turn, EXCHANGE, share, peek(ctx + TARGETS) == 0)
     me = peek(ctx + c.RANK)
     for i in range(1, size):
-        put_block(ctx, payload_for(ctx, me, peer_after(ctx, i), sequence, block), peer_after(ctx, i), 0, block)
-    status = exchange_headers(ctx, sequence)
+        put_block(ctx, payload_for(ctx, me, peer_after(ctx, i), turn, block), peer_after(ctx, i), 0, block)
+    status = exchange_headers(ctx)
     if status != c.OK:
         return status
     copy_own(ctx, 0, block)
     for i in range(1, size):
-        get_block(ctx, payload_for(ctx, peer_after(ctx, i), me, sequence, block), peer_after(ctx, i), 0, block)
+        get_block(ctx, payload_for(ctx, peer_after(ctx, i), me, turn, block), peer_after(ctx, i), 0, block)
     return c.OK
 
 

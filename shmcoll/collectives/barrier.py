@@ -12,7 +12,8 @@ COVERS = SHAPE
 
 
 def barrier(ctx):
-    return exchange_headers(ctx, begin(ctx, COVERS))
+    begin(ctx, COVERS)
+    return exchange_headers(ctx)
 
 
 COLLECTIVE = Collective(barrier, code=1, form=NO_ARRAYS, covers=COVERS, plans=True)

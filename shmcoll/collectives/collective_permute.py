@@ -31,27 +31,27 @@ NOBODY = -1
 
 
 def collective_permute(ctx):
-    sequence, length = begin(ctx, COVERS), peek(ctx + c.X + c.BYTES)
-    status = short(ctx, sequence, length) if is_short(ctx, length, length) else long(ctx, sequence, length)
+    turn, length = begin(ctx, COVERS), peek(ctx + c.X + c.BYTES)
+    status = short(ctx, turn, length) if is_short(ctx, length, length) else long(ctx, turn, length)
     if status == c.OK and peek(ctx + SOURCE) == NOBODY:
         clear(peek(ctx + c.OUT + c.DATA), length)
     return status
 
 
-def short(ctx, sequence, length):
+def short(ctx, turn, length):
     """Pass an array that fits a cell."""
     me, source, target, out = peek(ctx + c.RANK), peek(ctx + SOURCE), peek(ctx + TARGET), peek(ctx + c.OUT + c.DATA)
     if target not in (NOBODY, me):
-        write_cell(ctx, payload(ctx, me, sequence, length), peek(ctx + c.X + c.DATA), length)
-    status = exchange_headers(ctx, sequence)
+        write_cell(ctx, payload(ctx, me, turn, length), peek(ctx + c.X + c.DATA), length)
+    status = exchange_headers(ctx)
     if status == c.OK and source == me and out != peek(ctx + c.X + c.DATA):
         copy_to_result(ctx, out, peek(ctx + c.X + c.DATA), length)
     elif status == c.OK and source not in (NOBODY, me):
-        copy_to_result(ctx, out, payload(ctx, source, sequence, length), length)
+        copy_to_result(ctx, out, payload(ctx, source, turn, length), length)
     return status
 
 
-def long(ctx, sequence, length):
+def long(ctx, turn, length):
     """Pass an array by the mover."""
     me, source, target = peek(ctx + c.RANK), peek(ctx + SOURCE), peek(ctx + TARGET)
     map_blocks(ctx, me if source == NOBODY else source, me if target == NOBODY else target, length, False)
@@ -59,7 +59,7 @@ def long(ctx, sequence, length):
     poke(ctx + c.SENDS_TO, me if target == NOBODY else target)
     poke(ctx + c.OWN_BYTES, length if source == me else 0)
     share = length if target not in (NOBODY, me) and not works_in_place(ctx) else 0
-    return exchange_blocks(ctx, sequence, EXCHANGE, share, True)
+    return exchange_blocks(ctx, turn, EXCHANGE, share, True)
 
 
 COLLECTIVE = Collective(

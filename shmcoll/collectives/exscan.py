@@ -10,14 +10,14 @@ from shmcoll.collectives.prefix_reduction import ALGORITHMS, prefix_reduce
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek
 from shmcoll.engine.collective import ALIKE, NO_OUT_AT_0, REDUCING, SHAPE, Collective
-from shmcoll.engine.protocol.sync import begin
+from shmcoll.engine.protocol.sync import announce
 
 COVERS = SHAPE
 
 
 def exscan(ctx):
-    sequence = begin(ctx, COVERS)
-    return c.OK if peek(ctx + c.SIZE) == 1 else prefix_reduce(ctx, sequence, 0)
+    announce(ctx, COVERS)
+    return c.OK if peek(ctx + c.SIZE) == 1 else prefix_reduce(ctx, 0)
 
 
 COLLECTIVE = Collective(

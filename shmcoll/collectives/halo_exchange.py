@@ -11,7 +11,7 @@ after the opening, in the same order. So all ranks find the same mismatch, befor
 
 Protocol: a face is a row of runs (see `engine/kernels/kernels.py`).
 
-    cell (s + k) & 1 of a rank: it has a place for each axis and side. The rank writes it in round k of that axis, in
+    cell (t + k) & 1 of a rank: it has a place for each axis and side. The rank writes it in round k of that axis, in
     round 0 of axis 0 before the opening. Only the neighbour on that side reads the place.
     step (axis, k): this rank has staged round k of the axis, and has read all rounds and axes before it. Its number is
     (axis << ROUND_BITS) + k, so it grows, and it means the same on all ranks, although ranks that are not neighbours
@@ -21,8 +21,8 @@ Protocol: a face is a row of runs (see `engine/kernels/kernels.py`).
 Neighbours along an axis have faces of equal size, so they have equally many rounds. A rank that stages round k >= 2 has
 read round k - 1 of both sides. So both neighbours have published step (axis, k - 1), and have read the content of the
 place, round k - 2. Each axis has places of its own, so the next axis begins at once. The next operation may fill cell
-(s + 1) & 1. So a rank leaves after step (axis, rounds) of its neighbours along each axis with an even number of rounds;
-after an odd number, the neighbours have already read that cell. The content of cell s & 1 is safe until s + 2, as
+(t + 1) & 1. So a rank leaves after step (axis, rounds) of its neighbours along each axis with an even number of rounds;
+after an odd number, the neighbours have already read that cell. The content of cell t & 1 is safe until t + 2, as
 always. A rank that is about to publish a step has waited only for steps before it, in the order of axis and round, so
 no ranks wait in a circle.
 
@@ -51,35 +51,35 @@ ROUND_BITS = 20
 
 
 def halo_exchange(ctx):
-    sequence = begin(ctx, COVERS)
+    turn = begin(ctx, COVERS)
     poke(ctx + c.UNLIKE_AXIS, 0)
     if peek(ctx + AXES) > 0:
-        stage(ctx, sequence, 0, 0)
-    status = exchange_headers(ctx, sequence)
+        stage(ctx, turn, 0, 0)
+    status = exchange_headers(ctx)
     if status != c.OK:
         return status
-    if not faces_match(ctx, sequence):
+    if not faces_match(ctx):
         return c.MISMATCH
     for axis in range(peek(ctx + AXES)):
         if neighbour(ctx, peek(ctx + c.RANK), axis, LOW) == peek(ctx + c.RANK):
             copy_own_faces(ctx, axis)
         else:
-            status = exchange_faces(ctx, sequence, axis)
+            status = exchange_faces(ctx, turn, axis)
             if status != c.OK:
                 return status
-    return await_readers(ctx, sequence)
+    return await_readers(ctx, turn)
 
 
 # --- the check --------------------------------------------------------------------------------------------------------
 
 
-def faces_match(ctx, sequence):
+def faces_match(ctx):
     """Return whether all neighbours have equal extents except along their axis. Note the first two that do not."""
     for axis in range(peek(ctx + AXES)):
         across = peek(peek(ctx + TABLE) + axis * ROW + AXIS)
         for rank in range(peek(ctx + c.SIZE)):
             other = neighbour(ctx, rank, axis, HIGH)
-            if other != NOBODY and other != rank and not are_alike(ctx, sequence, rank, other, across):
+            if other != NOBODY and other != rank and not are_alike(ctx, rank, other, across):
                 poke(ctx + c.CULPRIT, rank)
                 poke(ctx + c.UNLIKE_AXIS, 1 + across)
                 poke(ctx + c.UNLIKE_NEIGHBOUR, other)
@@ -87,9 +87,9 @@ def faces_match(ctx, sequence):
     return 1
 
 
-def are_alike(ctx, sequence, rank, other, across):
+def are_alike(ctx, rank, other, across):
     """Return whether two headers have the same dimensions, except for one."""
-    one, another = header(ctx, rank, sequence) + HEADER_DIMS, header(ctx, other, sequence) + HEADER_DIMS
+    one, another = header(ctx, rank) + HEADER_DIMS, header(ctx, other) + HEADER_DIMS
     for i in range(peek(ctx + c.X + c.DIMENSIONS)):
         if i != across and load(one + i * WORD) != load(another + i * WORD):
             return 0
@@ -99,7 +99,7 @@ def are_alike(ctx, sequence, rank, other, across):
 # --- the data ---------------------------------------------------------------------------------------------------------
 
 
-def exchange_faces(ctx, sequence, axis):
+def exchange_faces(ctx, turn, axis):
     """Fill both halos of one axis."""
     me = peek(ctx + c.RANK)
     low, high = neighbour(ctx, me, axis, LOW), neighbour(ctx, me, axis, HIGH)
@@ -108,18 +108,18 @@ def exchange_faces(ctx, sequence, axis):
     rounds = rounds_of(ctx, axis)
     for k in range(rounds):
         if axis > 0 or k > 0:
-            stage(ctx, sequence, axis, k)
-            publish_step(ctx, sequence, step(axis, k))
+            stage(ctx, turn, axis, k)
+            publish_step(ctx, turn, step(axis, k))
         for side in range(2):
-            status = fetch(ctx, sequence, axis, k, side)
+            status = fetch(ctx, turn, axis, k, side)
             if status != c.OK:
                 return status
     if rounds > 0 and rounds & 1 == 0:
-        publish_step(ctx, sequence, step(axis, rounds))
+        publish_step(ctx, turn, step(axis, rounds))
     return c.OK
 
 
-def await_readers(ctx, sequence):
+def await_readers(ctx, turn):
     """Wait until the neighbours have read the cell of the next operation."""
     me = peek(ctx + c.RANK)
     for axis in range(peek(ctx + AXES)):
@@ -127,13 +127,13 @@ def await_readers(ctx, sequence):
         for side in range(2 if rounds > 0 and rounds & 1 == 0 else 0):
             peer = neighbour(ctx, me, axis, side)
             if peer != NOBODY and peer != me:
-                status = await_step(ctx, sequence, step(axis, rounds), peer)
+                status = await_step(ctx, turn, step(axis, rounds), peer)
                 if status != c.OK:
                     return status
     return c.OK
 
 
-def stage(ctx, sequence, axis, k):
+def stage(ctx, turn, axis, k):
     """Gather the k-th part of both faces into this rank's cell."""
     me = peek(ctx + c.RANK)
     begin_byte = k * part_bytes(ctx)
@@ -143,23 +143,23 @@ def stage(ctx, sequence, axis, k):
         if peer != NOBODY and peer != me and begin_byte < end:
             inside = peek(ctx + c.ARGUMENT_2) if side == LOW else extent(ctx, axis) - 2 * peek(ctx + c.ARGUMENT_2)
             base, run, stride = layer(ctx, axis, inside), run_of(ctx, axis), stride_of(ctx, axis)
-            gather_runs(place(ctx, sequence, axis, k, me, side), base, run, stride, begin_byte, end)
+            gather_runs(place(ctx, turn, axis, k, me, side), base, run, stride, begin_byte, end)
 
 
-def fetch(ctx, sequence, axis, k, side):
+def fetch(ctx, turn, axis, k, side):
     """Wait for the k-th part of the neighbour's face on one side and scatter it into the halo there."""
     peer = neighbour(ctx, peek(ctx + c.RANK), axis, side)
     if peer == NOBODY:
         return c.OK
     if axis > 0 or k > 0:
-        status = await_step(ctx, sequence, step(axis, k), peer)
+        status = await_step(ctx, turn, step(axis, k), peer)
         if status != c.OK:
             return status
     begin_byte = k * part_bytes(ctx)
     end = min(begin_byte + part_bytes(ctx), face_bytes(ctx, axis))
     outside = 0 if side == LOW else extent(ctx, axis) - peek(ctx + c.ARGUMENT_2)
     base, run, stride = layer(ctx, axis, outside), run_of(ctx, axis), stride_of(ctx, axis)
-    scatter_runs(base, run, stride, place(ctx, sequence, axis, k, peer, 1 - side), begin_byte, end)
+    scatter_runs(base, run, stride, place(ctx, turn, axis, k, peer, 1 - side), begin_byte, end)
     return c.OK
 
 
@@ -191,9 +191,9 @@ def step(axis, k):
     return (axis << ROUND_BITS) + k
 
 
-def place(ctx, sequence, axis, k, rank, side):
+def place(ctx, turn, axis, k, rank, side):
     """Return where a rank stages the k-th part of one of its faces."""
-    return full_cell(ctx, rank, sequence, k) + (2 * axis + side) * part_bytes(ctx)
+    return full_cell(ctx, rank, turn, k) + (2 * axis + side) * part_bytes(ctx)
 
 
 def part_bytes(ctx):

@@ -6,11 +6,14 @@ copies the partial result, narrowed, to its own result; the last rank writes the
 rank copies the partial result first and adds afterwards, through its scratch memory, so that its result may replace its
 array; the last rank adds nothing.
 
-    The slots are the halves of the cells s & 1. There are 2 n of them, so that all ranks can work at once, and the
-    first rank can be ahead. Slot of slice i: written by ranks 0, 1, ..., n - 2 in turn and read by n - 1, each after
-    step i + 1 of the rank before it (PROGRESS counts slices). Rank 0 starts slice i + 2 n there after step i + 1 of
-    rank n - 1. Cells (s + 1) & 1 are not used, so the next operation may fill them at once. The operation after that
+    The slots are the halves of the cells t & 1 of turn t. There are 2 n of them, so that all ranks can work at once,
+    and the first rank can be ahead. Slot of slice i: written by ranks 0, 1, ..., n - 2 in turn and read by n - 1, each
+    after step i + 1 of the rank before it (PROGRESS counts slices). Rank 0 starts slice i + 2 n there after step i + 1
+    of rank n - 1. Cells (t + 1) & 1 are not used, so the next turn may fill them at once. The turn after that
     fills the slots only after all ranks have left this one.
+
+flat: few bytes; see `scan.py`. If they fit beside a header, a rank waits only for the ranks before it (an eager
+operation of `engine/protocol/sync.py`).
 
 direct: if x of every rank is in the arena, no rank works in place, and there are at most MOST_DIRECT ranks. Each rank
 reduces the arrays where they are, and leaves after all ranks have read its array (`engine/protocol/exposure.py`).
@@ -23,7 +26,7 @@ from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
 from shmcoll.engine.kernels.kernels import FINISH, START, STEP, STORE
 from shmcoll.engine.layout import HEADER_EXPOSED
-from shmcoll.engine.protocol.cells import cell_of_round, payload
+from shmcoll.engine.protocol.cells import EAGER, cell_of_round, may_be_eager, payload
 from shmcoll.engine.protocol.exposure import (
     are_all_in_arena,
     end_exposure,
@@ -43,7 +46,16 @@ from shmcoll.engine.protocol.reduction import (
     scratch_length,
     shortest_slice,
 )
-from shmcoll.engine.protocol.sync import await_step, exchange_headers, publish_step
+from shmcoll.engine.protocol.sync import (
+    await_step,
+    exchange_headers,
+    keep_room,
+    meet,
+    meet_all,
+    next_turn,
+    publish_header,
+    publish_step,
+)
 
 ALGORITHMS = ("flat", "chain")
 FLAT, CHAIN = range(1, 3)
@@ -53,67 +65,81 @@ FILLINGS = 4  # the array is cut so that every rank has about this many slices f
 LONG = 64 << 10  # bytes
 
 
-def prefix_reduce(ctx, sequence, includes_own):
+def prefix_reduce(ctx, includes_own):
     """Reduce the arrays of the ranks before this one, and its own if `includes_own`, into its result."""
     if is_flat(ctx, FLAT, peek(ctx + c.X + c.BYTES)):
-        return flat(ctx, sequence, peek(ctx + c.RANK) + includes_own)
+        return flat(ctx, peek(ctx + c.RANK) + includes_own)
+    turn = next_turn(ctx)
     has_result = peek(ctx + c.RANK) + includes_own > 0
     is_exposed = not has_result or not works_in_place(ctx)
-    expose_in_arena(ctx, sequence, peek(ctx + c.X + c.BYTES) if is_exposed else 0, has_result)
-    status = exchange_headers(ctx, sequence)
+    expose_in_arena(ctx, peek(ctx + c.X + c.BYTES) if is_exposed else 0, has_result)
+    status = exchange_headers(ctx)
     if status != c.OK:
         return status
     is_chain = chosen(ctx) or peek(ctx + c.SIZE) > MOST_DIRECT
-    if is_chain or not are_all_in_arena(ctx, sequence, HEADER_EXPOSED, peek(ctx + c.X + c.BYTES)):
-        return chain(ctx, sequence, includes_own)
-    return direct(ctx, sequence, includes_own) if results_are_apart(ctx, sequence) else c.OVERLAP
+    if is_chain or not are_all_in_arena(ctx, HEADER_EXPOSED, peek(ctx + c.X + c.BYTES)):
+        return chain(ctx, turn, includes_own)
+    return direct(ctx, turn, includes_own) if results_are_apart(ctx) else c.OVERLAP
 
 
-def direct(ctx, sequence, includes_own):
+def direct(ctx, turn, includes_own):
     """Reduce the arrays of ranks 0, 1, ..., where they are, into the result."""
     ranks, status = peek(ctx + c.RANK) + includes_own, c.OK
     if ranks > 0:
         status = fold(ctx, peek(ctx + c.OUT + c.DATA), 0, EXPOSED, peek(ctx + c.X + c.COUNT), 0, ranks)
-    return end_exposure(ctx, sequence, 1) if status == c.OK else status
+    return end_exposure(ctx, turn, 1) if status == c.OK else status
 
 
-def flat(ctx, sequence, ranks):
-    """Stage this rank's array, open, and reduce the arrays of ranks 0, 1, ..., `ranks` - 1."""
-    length = peek(ctx + c.X + c.BYTES)
-    copy(payload(ctx, peek(ctx + c.RANK), sequence, length), peek(ctx + c.X + c.DATA), length)
-    status = exchange_headers(ctx, sequence)
-    if status != c.OK or ranks == 0:
-        return status
-    places = payload(ctx, 0, sequence, length)
-    stride = payload(ctx, 1, sequence, length) - places
-    return fold(ctx, peek(ctx + c.OUT + c.DATA), places, stride, peek(ctx + c.X + c.COUNT), 0, ranks)
+def flat(ctx, ranks):
+    """Stage this rank's array, open, and reduce the arrays of ranks 0, 1, ..., `ranks` - 1. If the array fits beside a
+    header, a rank waits only for the ranks before it."""
+    me, length = peek(ctx + c.RANK), peek(ctx + c.X + c.BYTES)
+    eager = may_be_eager(length)
+    turn = EAGER if eager else next_turn(ctx)
+    copy(payload(ctx, me, turn, length), peek(ctx + c.X + c.DATA), length)
+    publish_header(ctx)
+    status = meet_below(ctx, me) if eager else meet_all(ctx)
+    if status == c.OK and ranks > 0:
+        places = payload(ctx, 0, turn, length)
+        stride = payload(ctx, 1, turn, length) - places
+        status = fold(ctx, peek(ctx + c.OUT + c.DATA), places, stride, peek(ctx + c.X + c.COUNT), 0, ranks)
+    return keep_room(ctx) if eager and status == c.OK else status
 
 
-def chain(ctx, sequence, includes_own):
-    """Do this rank's part in every slice, in order."""
-    length = chain_slice_length(ctx)
-    for i in range(-(-peek(ctx + c.X + c.COUNT) // length)):
-        status = await_slice(ctx, sequence, i)
+def meet_below(ctx, end):
+    """Wait for the headers of ranks 0, 1, ..., `end` - 1, for the last of them first: see `peer_to_await`."""
+    for rank in range(end - 1, -1, -1):
+        status = meet(ctx, rank)
         if status != c.OK:
             return status
-        if includes_own:
-            status = add_and_copy(ctx, i, slot(ctx, sequence, i), length)
-        else:
-            status = copy_and_add(ctx, i, slot(ctx, sequence, i), length)
-        if status != c.OK:
-            return status
-        publish_step(ctx, sequence, i + 1)
     return c.OK
 
 
-def await_slice(ctx, sequence, i):
+def chain(ctx, turn, includes_own):
+    """Do this rank's part in every slice, in order."""
+    length = chain_slice_length(ctx)
+    for i in range(-(-peek(ctx + c.X + c.COUNT) // length)):
+        status = await_slice(ctx, turn, i)
+        if status != c.OK:
+            return status
+        if includes_own:
+            status = add_and_copy(ctx, i, slot(ctx, turn, i), length)
+        else:
+            status = copy_and_add(ctx, i, slot(ctx, turn, i), length)
+        if status != c.OK:
+            return status
+        publish_step(ctx, turn, i + 1)
+    return c.OK
+
+
+def await_slice(ctx, turn, i):
     """Wait until this rank may work on slice i: rank 0 until its slot is free, the others for the rank before them."""
     size, me = peek(ctx + c.SIZE), peek(ctx + c.RANK)
     if me > 0:
-        return await_step(ctx, sequence, i + 1, me - 1)
+        return await_step(ctx, turn, i + 1, me - 1)
     if i < 2 * size:
         return c.OK
-    return await_step(ctx, sequence, i - 2 * size + 1, size - 1)
+    return await_step(ctx, turn, i - 2 * size + 1, size - 1)
 
 
 def add_and_copy(ctx, i, place, length):
@@ -161,10 +187,10 @@ def chain_slice_length(ctx):
     return max(usual, shortest_slice(peek(ctx + c.X + c.COUNT)))
 
 
-def slot(ctx, sequence, i):
+def slot(ctx, turn, i):
     """Return the address of the partial result of slice i."""
     slots = 2 * peek(ctx + c.SIZE)
-    number, turn = i % slots, i // slots
+    number, filling = i % slots, i // slots
     whole = peek(ctx + c.CELL_BYTES)
     length = whole if peek(ctx + c.X + c.BYTES) >= LONG else 0  # slices of a shorter array are too short to move on
-    return cell_of_round(ctx, number // 2, sequence, 2 * turn, 1, length) + (number & 1) * (whole // 2)
+    return cell_of_round(ctx, number // 2, turn, 2 * filling, 1, length) + (number & 1) * (whole // 2)

@@ -24,12 +24,12 @@ result. Rank r waits in step t only for step t - 1 of rank r - 1.
 
     cell of rank j, round k: written in turn by ranks j, j + 1, ..., j - 2 (steps 0 to n - 2), read by j - 1 in step
     n - 1, each after it has seen the step before. Rank j writes it again in round k + 2: in step 1 of round k + 1 it
-    has seen that j - 1 had finished round k. The last round uses cell s & 1, so that the next operation may fill cell
-    (s + 1) & 1.
+    has seen that j - 1 had finished round k. The last round uses cell t & 1, so that the next operation may fill cell
+    (t + 1) & 1.
 
 Protocol of the cells: part b of a cell is for block b.
 
-    cell (s + k) & 1 of a rank: filled as step k (round 0: before the opening), for round k + 2 after step k + 1 of
+    cell (t + k) & 1 of a rank: filled as step k (round 0: before the opening), for round k + 2 after step k + 1 of
     every peer, which follows the peer's reads of round k.
 
 Arguments: SOURCES is the address of the addresses of this rank's n blocks, or 0: they follow one another in x. ARGUMENT
@@ -77,23 +77,23 @@ EVEN, LISTED = range(2)
 
 
 def reduce_scatter(ctx):
-    sequence = begin(ctx, COVERS)
+    turn = begin(ctx, COVERS)
     size = peek(ctx + c.SIZE)
     if size == 1:
         return reduce_alone(ctx)
     length = blocks_before(ctx, size) * peek(ctx + c.X + c.ITEM)
     poke(ctx + c.MOVED, peek(ctx + c.MOVED) + length - peek(ctx + c.X + c.BYTES))  # x is only the first of a list
     if is_flat(ctx, FLAT, length):
-        return flat(ctx, sequence, length)
+        return flat(ctx, turn, length)
     if goes_through_cells(ctx, CELLS, length):
-        return cells(ctx, sequence)
-    expose_in_arena(ctx, sequence, length if are_consecutive(ctx) else 0, 1)
-    status = exchange_headers(ctx, sequence)
+        return cells(ctx, turn)
+    expose_in_arena(ctx, length if are_consecutive(ctx) else 0, 1)
+    status = exchange_headers(ctx)
     if status != c.OK:
         return status
-    if chosen(ctx) or not are_all_in_arena(ctx, sequence, HEADER_EXPOSED, length):
-        return ring(ctx, sequence)
-    return shared(ctx, sequence) if results_are_apart(ctx, sequence) else c.OVERLAP
+    if chosen(ctx) or not are_all_in_arena(ctx, HEADER_EXPOSED, length):
+        return ring(ctx, turn)
+    return shared(ctx, turn) if results_are_apart(ctx) else c.OVERLAP
 
 
 # --- blocks -----------------------------------------------------------------------------------------------------------
@@ -151,18 +151,18 @@ def first_rank(ctx):
 # --- flat -------------------------------------------------------------------------------------------------------------
 
 
-def flat(ctx, sequence, length):
+def flat(ctx, turn, length):
     size, me, item = peek(ctx + c.SIZE), peek(ctx + c.RANK), peek(ctx + c.X + c.ITEM)
-    place = payload(ctx, me, sequence, length)
+    place = payload(ctx, me, turn, length)
     for b in range(size):
         block = block_count(ctx, b) * item
         copy(place, block_source(ctx, b), block)
         place += block
-    status = exchange_headers(ctx, sequence)
+    status = exchange_headers(ctx)
     if status != c.OK:
         return status
-    places = payload(ctx, 0, sequence, length)
-    stride = payload(ctx, 1, sequence, length) - places
+    places = payload(ctx, 0, turn, length)
+    stride = payload(ctx, 1, turn, length) - places
     places += blocks_before(ctx, me) * item
     return fold(ctx, peek(ctx + c.OUT + c.DATA), places, stride, block_count(ctx, me), first_rank(ctx), size)
 
@@ -170,29 +170,29 @@ def flat(ctx, sequence, length):
 # --- shared -----------------------------------------------------------------------------------------------------------
 
 
-def shared(ctx, sequence):
+def shared(ctx, turn):
     me = peek(ctx + c.RANK)
     offset, count = blocks_before(ctx, me) * peek(ctx + c.X + c.ITEM), block_count(ctx, me)
     target = peek(ctx + c.OUT + c.DATA)
     status = fold(ctx, target, offset, EXPOSED, count, first_rank(ctx), peek(ctx + c.SIZE))
-    return end_exposure(ctx, sequence, 1) if status == c.OK else status
+    return end_exposure(ctx, turn, 1) if status == c.OK else status
 
 
 # --- ring -------------------------------------------------------------------------------------------------------------
 
 
-def ring(ctx, sequence):
+def ring(ctx, turn):
     longest = longest_block(ctx)
     length = slice_length_of(ctx, longest * peek(ctx + c.SIZE))
     rounds = -(-longest // length)
     for k in range(rounds):
-        status = ring_round(ctx, sequence, k, rounds, length)
+        status = ring_round(ctx, turn, k, rounds, length)
         if status != c.OK:
             return status
     return c.OK
 
 
-def ring_round(ctx, sequence, k, rounds, length):
+def ring_round(ctx, turn, k, rounds, length):
     """Do the n steps of a round: add this rank's elements to a slice of each block, the last into its result."""
     size, left = peek(ctx + c.SIZE), peer_before(ctx, 1)
     for t in range(size):
@@ -200,11 +200,11 @@ def ring_round(ctx, sequence, k, rounds, length):
         first = min(k * length, block_count(ctx, b))
         count = min(length, block_count(ctx, b) - first)
         offset = first * peek(ctx + c.X + c.ITEM)
-        place = cell_of_round(ctx, starter, sequence, rounds - 1 - k, rounds, length * accumulator_bytes(ctx))
+        place = cell_of_round(ctx, starter, turn, rounds - 1 - k, rounds, length * accumulator_bytes(ctx))
         source = block_source(ctx, b) + offset
         status = c.OK
         if t > 0:
-            status = await_step(ctx, sequence, k * size + t, left)
+            status = await_step(ctx, turn, k * size + t, left)
             if status != c.OK:
                 return status
         if t == 0:
@@ -215,35 +215,35 @@ def ring_round(ctx, sequence, k, rounds, length):
             status = finish_slice(ctx, peek(ctx + c.OUT + c.DATA) + offset, place, source, count)
         if status != c.OK:
             return status
-        publish_step(ctx, sequence, k * size + t + 1)
+        publish_step(ctx, turn, k * size + t + 1)
     return c.OK
 
 
 # --- cells ------------------------------------------------------------------------------------------------------------
 
 
-def cells(ctx, sequence):
+def cells(ctx, turn):
     part = peek(ctx + c.CELL_BYTES) // peek(ctx + c.SIZE) // LINE * LINE // peek(ctx + c.X + c.ITEM)
     rounds = max(-(-longest_block(ctx) // part), 1)
-    stage(ctx, sequence, 0, part)
-    status = exchange_headers(ctx, sequence)
+    stage(ctx, turn, 0, part)
+    status = exchange_headers(ctx)
     if status != c.OK:
         return status
     for k in range(rounds):
         if k > 0:
-            status = stage_next(ctx, sequence, k, part)
+            status = stage_next(ctx, turn, k, part)
             if status != c.OK:
                 return status
-        status = reduce_piece(ctx, sequence, k, part)
+        status = reduce_piece(ctx, turn, k, part)
         if status != c.OK:
             return status
-    return release_cells(ctx, sequence, rounds, rounds)
+    return release_cells(ctx, turn, rounds, rounds)
 
 
-def stage(ctx, sequence, k, part):
+def stage(ctx, turn, k, part):
     """Copy the k-th piece of every block into this rank's cell."""
     size, item = peek(ctx + c.SIZE), peek(ctx + c.X + c.ITEM)
-    place = full_cell(ctx, peek(ctx + c.RANK), sequence, k)
+    place = full_cell(ctx, peek(ctx + c.RANK), turn, k)
     for b in range(size):
         first = k * part
         count = min(part, block_count(ctx, b) - first)
@@ -251,19 +251,19 @@ def stage(ctx, sequence, k, part):
             write_cell(ctx, place + b * part * item, block_source(ctx, b) + first * item, count * item)
 
 
-def stage_next(ctx, sequence, k, part):
+def stage_next(ctx, turn, k, part):
     """Copy the k-th piece of every block, k > 0, and wait until all peers have done it."""
-    stage(ctx, sequence, k, part)
-    return publish_and_await_step(ctx, sequence, k)
+    stage(ctx, turn, k, part)
+    return publish_and_await_step(ctx, turn, k)
 
 
-def reduce_piece(ctx, sequence, k, part):
+def reduce_piece(ctx, turn, k, part):
     """Reduce the k-th piece of this rank's block from all cells."""
     size, me, item = peek(ctx + c.SIZE), peek(ctx + c.RANK), peek(ctx + c.X + c.ITEM)
     first = k * part
     count = min(part, block_count(ctx, me) - first)
-    places = full_cell(ctx, 0, sequence, k)
-    stride = full_cell(ctx, 1, sequence, k) - places
+    places = full_cell(ctx, 0, turn, k)
+    stride = full_cell(ctx, 1, turn, k) - places
     target = peek(ctx + c.OUT + c.DATA) + first * item
     return fold(ctx, target, places + me * part * item, stride, count, first_rank(ctx), size)
 

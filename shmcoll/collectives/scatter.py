@@ -2,17 +2,24 @@
 
 The mirror of gather (its linear algorithm; within one machine a tree would only copy more): the root copies the part of
 each other rank into its cell, which is divided evenly among them, and each rank copies its own part. Longer parts go
-through the two cells of the root in turn. There is one sync if all parts fit a cell.
+through the two cells of the root in turn.
 Cost: a + ((n - 1) + 1) S / n b; beyond a cell a ceil(S / cell) + (n - 1) / n S b, where the copies in and out overlap.
 The others read their parts of a long array, but not of a list, where they are, if they can: 2 a + S / n b.
 
-Protocol: one sync if all parts fit a cell and are not exposed; else `engine/protocol/block_mover.py`.
+Protocol: an eager operation (`engine/protocol/sync.py`) if the parts of all others fit beside a header: a reader waits
+for the root, and the root for nobody. One sync if all parts fit a cell and are not exposed; else
+`engine/protocol/block_mover.py`.
 
 Only the root knows what it sends. Its header describes one part: dtype, mark of the elements, shape, count. The header
 of a rank that has an `out` describes that. A rank without `out` has dtype 0. The mark is in the second word of the
-arguments. It is written after the fingerprint is made, because it differs on a rank without `out`. After the opening
-each rank compares all headers, so all ranks reach the same verdict before a byte of a result moves. Dimensions that do
-not fit a header are stored in the table of their rank (`mailboxes.table`).
+arguments. It is written after the fingerprint is made, because it differs on a rank without `out`. In a full operation
+each rank compares all headers after the opening, so all ranks reach the same verdict before a byte of a result moves.
+In an eager one a rank compares its own header with the root's, and refuses the call by itself; the others have what
+they asked for, and the group goes on. Dimensions that do not fit a header are stored in the table of their rank
+(`mailboxes.table`); such a call is full.
+
+The root's header says whether the operation is eager. A rank publishes its own header, waits for the root's, and only
+then takes its turn, if the operation is full.
 
 A rank without `out` runs the routine in two phases, because it can allocate its result only after the opening: OPEN
 opens, checks, and returns the shape; DATA moves the pieces.
@@ -32,6 +39,7 @@ from shmcoll.engine.layout import (
     HEADER_CALL,
     HEADER_COUNT,
     HEADER_DIMS,
+    HEADER_EAGER,
     HEADER_MAX_DIMS,
     MOST_DIMENSIONS,
     WORD,
@@ -48,11 +56,23 @@ from shmcoll.engine.protocol.block_mover import (
     put_block,
     readers_of_a_cell,
 )
-from shmcoll.engine.protocol.cells import payload_for, whole_lines
+from shmcoll.engine.protocol.cells import may_be_eager, part_beside_header, payload_for, whole_lines
 from shmcoll.engine.protocol.count_checks import ANYONE
 from shmcoll.engine.protocol.exposure import note_result
 from shmcoll.engine.protocol.mailboxes import table
-from shmcoll.engine.protocol.sync import begin, exchange_headers, header, my_header, peer_after
+from shmcoll.engine.protocol.sync import (
+    announce,
+    exchange_headers,
+    header,
+    is_eager,
+    keep_room,
+    meet,
+    meet_all,
+    my_header,
+    next_turn,
+    peer_after,
+    publish_header,
+)
 from shmcoll.engine.protocol.ways import FROM_ROOT, is_short
 
 COVERS = NOTHING
@@ -70,15 +90,17 @@ def scatter(ctx):
             return status
         if phase == OPEN:
             return write_shape(ctx)
-    sequence, root, me = peek(ctx + c.SEQUENCE), peek(ctx + c.ARGUMENT), peek(ctx + c.RANK)
+    turn, root, me = peek(ctx + c.TURN), peek(ctx + c.ARGUMENT), peek(ctx + c.RANK)
     block = map_parts(ctx)
-    if not has_short_parts(ctx, block):
-        return move_blocks(ctx, sequence)
+    if not is_eager(ctx, root) and not has_short_parts(ctx, block):
+        return move_blocks(ctx, turn)
     if me == root:
         copy_own(ctx, 0, block)
+    elif is_eager(ctx, root):
+        get_block(ctx, part_beside_header(ctx, root, me, block), root, 0, block)
     else:
-        get_block(ctx, payload_for(ctx, root, me, sequence, block), root, 0, block)
-    return c.OK
+        get_block(ctx, payload_for(ctx, root, me, turn, block), root, 0, block)
+    return keep_room(ctx) if is_eager(ctx, root) else c.OK
 
 
 def map_parts(ctx):
@@ -103,84 +125,121 @@ def has_short_parts(ctx, block):
 
 def open_and_check(ctx):
     """Open, and check whether each rank that has an `out` has one of the shape that the root sends."""
-    sequence, root, me = begin(ctx, COVERS), peek(ctx + c.ARGUMENT), peek(ctx + c.RANK)
-    describe(ctx, sequence)
-    if me == root:
-        offer_parts(ctx, sequence, map_parts(ctx))
-    else:
-        note_result(ctx, sequence, peek(ctx + PHASE) == BOTH)
-    status = exchange_headers(ctx, sequence)
+    announce(ctx, COVERS)
+    root, me = peek(ctx + c.ARGUMENT), peek(ctx + c.RANK)
+    describe(ctx)
+    if me != root:
+        return open_with_root(ctx, root)
+    block = map_parts(ctx)
+    eager = fits_header(ctx, readers_of_a_cell(ctx) * block)
+    store(my_header(ctx) + HEADER_EAGER, eager)
+    if eager:
+        for i in range(1, peek(ctx + c.SIZE)):
+            reader = peer_after(ctx, i)
+            put_block(ctx, part_beside_header(ctx, me, reader, block), reader, 0, block)
+        publish_header(ctx)
+        return c.OK
+    turn = next_turn(ctx)
+    store_more_dimensions(ctx, turn)
+    offer_parts(ctx, turn, block)
+    status = exchange_headers(ctx)
+    return check_all(ctx, root) if status == c.OK else status
+
+
+def open_with_root(ctx, root):
+    """Do that on a rank that reads."""
+    note_result(ctx, peek(ctx + PHASE) == BOTH)
+    store_more_dimensions(ctx, peek(ctx + c.TURN) + 1)
+    publish_header(ctx)
+    status = meet(ctx, root)
     if status != c.OK:
         return status
+    if is_eager(ctx, root):
+        if fits(ctx, peek(ctx + c.RANK), root):
+            return c.OK
+        status = keep_room(ctx)
+        return c.DISAGREE if status == c.OK else status
+    next_turn(ctx)
+    status = meet_all(ctx)
+    return check_all(ctx, root) if status == c.OK else status
+
+
+def check_all(ctx, root):
+    """Return OK, or DISAGREE if the `out` of a rank is not like the part that the root sends."""
     for rank in range(peek(ctx + c.SIZE)):
-        if not fits(ctx, sequence, rank, root):
+        if not fits(ctx, rank, root):
             poke(ctx + c.CULPRIT, rank)
             return c.DISAGREE
     return c.OK
 
 
-def offer_parts(ctx, sequence, block):
+def fits_header(ctx, length):
+    """Return whether `length` bytes, and the dimensions of x, fit a header."""
+    return may_be_eager(length) and peek(ctx + c.X + c.DIMENSIONS) <= HEADER_MAX_DIMS
+
+
+def offer_parts(ctx, turn, block):
     """Let the other ranks read their parts."""
     if not has_short_parts(ctx, block):
-        offer_blocks(ctx, sequence, FROM_ROOT, 0 if peek(ctx + SOURCES) else block, True)
+        offer_blocks(ctx, turn, FROM_ROOT, 0 if peek(ctx + SOURCES) else block, True)
         return
     for i in range(1, peek(ctx + c.SIZE)):
         reader = peer_after(ctx, i)
-        put_block(ctx, payload_for(ctx, peek(ctx + c.RANK), reader, sequence, block), reader, 0, block)
+        put_block(ctx, payload_for(ctx, peek(ctx + c.RANK), reader, turn, block), reader, 0, block)
 
 
-def describe(ctx, sequence):
-    """Complete this rank's header: the shape of one part, the mark, and the dimensions that do not fit the header."""
+def describe(ctx):
+    """Complete this rank's header: the shape of one part, and the mark."""
     size, me = peek(ctx + c.SIZE), peek(ctx + c.RANK)
-    store(my_header(ctx, sequence) + MARK_IN_HEADER, peek(ctx + MARK) if peek(ctx + PHASE) == BOTH else 0)
+    store(my_header(ctx) + MARK_IN_HEADER, peek(ctx + MARK) if peek(ctx + PHASE) == BOTH else 0)
     if me == peek(ctx + c.ARGUMENT) and peek(ctx + SOURCES) == 0:
-        store(my_header(ctx, sequence) + HEADER_DIMS, peek(peek(ctx + c.X + c.DIMS)) // size)
-        store(my_header(ctx, sequence) + HEADER_COUNT, peek(ctx + c.X + c.COUNT) // size)
-    store_more_dimensions(ctx, sequence)
+        store(my_header(ctx) + HEADER_DIMS, peek(peek(ctx + c.X + c.DIMS)) // size)
+        store(my_header(ctx) + HEADER_COUNT, peek(ctx + c.X + c.COUNT) // size)
 
 
-def store_more_dimensions(ctx, sequence):
-    """Write the dimensions of x that do not fit the header to this rank's table."""
+def store_more_dimensions(ctx, turn):
+    """Write the dimensions of x that do not fit the header to this rank's table. It may be that of the next turn, which
+    no rank reads before that: the last one that it was used for is finished on all ranks."""
     for i in range(HEADER_MAX_DIMS, peek(ctx + c.X + c.DIMENSIONS)):
-        place = table(ctx, peek(ctx + c.RANK), sequence) + (i - HEADER_MAX_DIMS) * WORD
+        place = table(ctx, peek(ctx + c.RANK), turn) + (i - HEADER_MAX_DIMS) * WORD
         store(place, peek(peek(ctx + c.X + c.DIMS) + i * WORD))
 
 
-def fits(ctx, sequence, rank, root):
+def fits(ctx, rank, root):
     """Return whether the header of `rank` describes the same array as the root's header, or no array."""
-    call = load(header(ctx, rank, sequence) + HEADER_CALL)
+    call = load(header(ctx, rank) + HEADER_CALL)
     if rank == root or call_dtype(call) == 0:
         return 1
-    if call != load(header(ctx, root, sequence) + HEADER_CALL):
+    if call != load(header(ctx, root) + HEADER_CALL):
         return 0
-    if load(header(ctx, rank, sequence) + MARK_IN_HEADER) != load(header(ctx, root, sequence) + MARK_IN_HEADER):
+    if load(header(ctx, rank) + MARK_IN_HEADER) != load(header(ctx, root) + MARK_IN_HEADER):
         return 0
     for i in range(call_dimensions(call)):
-        if dimension(ctx, sequence, rank, i) != dimension(ctx, sequence, root, i):
+        if dimension(ctx, rank, i) != dimension(ctx, root, i):
             return 0
     return 1
 
 
-def dimension(ctx, sequence, rank, i):
+def dimension(ctx, rank, i):
     if i < HEADER_MAX_DIMS:
-        return load(header(ctx, rank, sequence) + HEADER_DIMS + i * WORD)
-    return load(table(ctx, rank, sequence) + (i - HEADER_MAX_DIMS) * WORD)
+        return load(header(ctx, rank) + HEADER_DIMS + i * WORD)
+    return load(table(ctx, rank, peek(ctx + c.TURN)) + (i - HEADER_MAX_DIMS) * WORD)
 
 
 def write_shape(ctx):
     """Write dtype, mark and shape of what this rank gets to where the caller reads them. Return SHAPE_KNOWN, or BROKEN
     for more dimensions than arrays have."""
-    sequence, root = peek(ctx + c.SEQUENCE), peek(ctx + c.ARGUMENT)
+    root = peek(ctx + c.ARGUMENT)
     shape = peek(ctx + SHAPE)
-    call = load(header(ctx, root, sequence) + HEADER_CALL)
+    call = load(header(ctx, root) + HEADER_CALL)
     dimensions = call_dimensions(call)
     if not 0 <= dimensions <= MOST_DIMENSIONS:
         poke(ctx + c.CULPRIT, root)
         return c.BROKEN
-    poke(shape, call_dtype(call) | load(header(ctx, root, sequence) + MARK_IN_HEADER) << MARK_SHIFT)
+    poke(shape, call_dtype(call) | load(header(ctx, root) + MARK_IN_HEADER) << MARK_SHIFT)
     poke(shape + WORD, dimensions)
     for i in range(dimensions):
-        poke(shape + (2 + i) * WORD, dimension(ctx, sequence, root, i))
+        poke(shape + (2 + i) * WORD, dimension(ctx, root, i))
     return c.SHAPE_KNOWN
 
 

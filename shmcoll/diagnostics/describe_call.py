@@ -33,7 +33,7 @@ def receives(operation: str) -> bool:
 
 def called(group: Group, rank: int, sequence: int) -> str:
     """Return what a rank called as operation `sequence`, as its header says."""
-    header = group.mailbox(rank) + (sequence & 1) * layout.HEADER_BYTES
+    header = group.header(rank, sequence)
     return called_in(lambda offset: group.arena.load(header + offset), group)
 
 

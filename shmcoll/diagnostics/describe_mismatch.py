@@ -14,14 +14,17 @@ from shmcoll.engine.kernels.element_marks import MARK_SHIFT, ROWS, in_words
 from shmcoll.engine.layout import WORD, call_composite, call_dimensions, call_dtype, call_operation
 from shmcoll.engine.memory.group import Group
 
+_SAME_CALLS = "All ranks must make the same calls in the same order."
 
-def explain_parts(group: Group, sequence: int, root: int) -> str:
-    """Return which `out` of a scatter is not like the part that the root sends."""
-    told = []
-    for rank in range(group.size):
-        mark = group.arena.load(group.mailbox(rank) + (sequence & 1) * layout.HEADER_BYTES + MARK_IN_HEADER)
-        told.append(array_in_header(group, rank, sequence) + in_words(mark))
-    for rank, array in enumerate(told):
+
+def explain_parts(group: Group, sequence: int, root: int, finder: int) -> str:
+    """Return which `out` of a scatter is not like the part that the root sends. finder: the rank that
+    has found it, which in an eager call compares only its own."""
+    told = {}
+    for rank in (root, finder) if is_eager(group, sequence, root) else range(group.size):
+        mark = group.arena.load(group.header(rank, sequence) + MARK_IN_HEADER)
+        told[rank] = array_in_header(group, rank, sequence) + in_words(mark)
+    for rank, array in told.items():
         if array not in ("None", told[root]):
             sent = f"rank {group.name(root)} sends it {told[root]}"
             return f"scatter #{sequence}: out of rank {group.name(rank)} is {array}, but {sent}"
@@ -29,10 +32,15 @@ def explain_parts(group: Group, sequence: int, root: int) -> str:
     return f"scatter #{sequence}: an out differs from {sent}, in a dimension after these"
 
 
+def is_eager(group: Group, sequence: int, root: int) -> bool:
+    """Return whether the root of a broadcast or scatter has gone on without the others."""
+    return group.arena.load(group.header(root, sequence) + layout.HEADER_EAGER) != 0
+
+
 def explain_overlap(group: Group, operation: str, sequence: int) -> str:
     """Return whose out overlaps which array in a call of shared arrays, by the headers; '' if no out does. See
     `collectives/all_reduce_parts.py` and `engine/protocol/exposure.py`."""
-    headers = [group.mailbox(rank) + (sequence & 1) * layout.HEADER_BYTES for rank in range(group.size)]
+    headers = [group.header(rank, sequence) for rank in range(group.size)]
     x, out, x_bytes, out_bytes = (
         [group.arena.load(header + word) for header in headers]
         for word in (
@@ -73,7 +81,9 @@ def explain_faces(group: Group, words: np.ndarray) -> str:
 
 def advise(group: Group, sequence: int) -> str:
     """Return what to do about calls that differ."""
-    headers = [group.mailbox(rank) + (sequence & 1) * layout.HEADER_BYTES for rank in range(group.size)]
+    headers = [group.header(rank, sequence) for rank in range(group.size)]
+    if any(group.arena.load(header + layout.HEADER_SEQUENCE) != sequence for header in headers):
+        return _SAME_CALLS
 
     def differs(first: int, words: int) -> bool:
         places = range(first, first + words * WORD, WORD)
@@ -83,7 +93,7 @@ def advise(group: Group, sequence: int) -> str:
     record, ndim = record_of(call_operation(call)), call_dimensions(call)
     is_alike = not (differs(layout.HEADER_CALL, 1) or differs(layout.HEADER_ARGUMENTS, 2) or call_composite(call))
     if not is_alike or record is None or record.name not in ("gather", "all_gather"):
-        return "All ranks must make the same calls in the same order."
+        return _SAME_CALLS
     name, root = record.name, ", root" if record.name == "gather" else ""
     if differs(layout.HEADER_DIMS + WORD, min(ndim, layout.HEADER_MAX_DIMS) - 1):
         return f"For arrays of different shapes use {name}_object, or {name}_v(x{root}), which flattens them."
@@ -92,7 +102,7 @@ def advise(group: Group, sequence: int) -> str:
 
 def array_in_header(group: Group, rank: int, sequence: int) -> str:
     """Return dtype and shape of the array that a rank's header describes, as text; None for no array."""
-    header = group.mailbox(rank) + (sequence & 1) * layout.HEADER_BYTES
+    header = group.header(rank, sequence)
     return array_in(lambda offset: group.arena.load(header + offset))
 
 
@@ -122,16 +132,16 @@ class PublishedCounts:
         self.what = "rows" if self.dtype >= 0 and self.dtype >> MARK_SHIFT & ROWS else "elements"
 
 
-def _published(group: Group, sequence: int) -> list[np.ndarray]:
-    half, length = layout.TABLES + (sequence & 1) * layout.table_bytes(group.size), layout.table_words(group.size)
+def _published(group: Group, turn: int) -> list[np.ndarray]:
+    half, length = layout.TABLES + (turn & 1) * layout.table_bytes(group.size), layout.table_words(group.size)
     places = [group.mailbox(rank) + half for rank in range(group.size)]
     return [np.frombuffer(group.arena.read(place, length * WORD), np.int64) for place in places]
 
 
-def explain_counts(group: Group, operation: str, sequence: int, root: int) -> str:
+def explain_counts(group: Group, operation: str, sequence: int, turn: int, root: int) -> str:
     """Return which entry of the tables does not fit. root: the rank that sends, if only one does; otherwise any
     rank."""
-    return explain_tables(_published(group, sequence), group.name, operation, sequence, root)
+    return explain_tables(_published(group, turn), group.name, operation, sequence, root)
 
 
 def explain_tables(

@@ -83,7 +83,7 @@ def flights(group: Group, rank: int) -> list[FlightRecord]:
 
 def last_call(group: Group, rank: int, flight: FlightRecord) -> str:
     """Return the text of `FlightRecord.words`, but with the shape if the rank's header still has it."""
-    half = group.mailbox(rank) + (flight.sequence & 1) * layout.HEADER_BYTES
+    half = group.header(rank, flight.sequence)
     if group.arena.load(half + layout.HEADER_SEQUENCE) == flight.sequence:
         return called(group, rank, flight.sequence)
     return flight.words()

@@ -246,6 +246,6 @@ def who_blocks(group: Group, rank: int, sequence: int) -> tuple[tuple[int, ...],
     awaited = awaited_by(group, rank)
     if awaited is None:
         return (), False
-    missing = not_arrived(group, sequence)
-    found = missing or who_stopped(group, rank, awaited, sequence)
+    missing = not_arrived(group, rank, sequence)
+    found = missing or who_stopped(group, rank, awaited)
     return tuple(group.ranks[one] for one in found), not missing

@@ -13,7 +13,7 @@ the limit reports by itself. So if all ranks have closed their descriptors, thei
 import contextlib
 import fcntl
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from shmcoll.engine.layout import JOB_MAGIC, WORD
 from shmcoll.engine.memory import records
@@ -54,13 +54,18 @@ def alone(arena: Arena, patience: float) -> Iterator[None]:
             _unlock(arena, JOB_MAGIC)
 
 
-def sites(group: Group, sequence: int, patience: float) -> list[str]:
+def sites(group: Group, sequence: int, patience: float, awaited: Sequence[int] = ()) -> list[str]:
     """Return the line at which each rank has called operation `sequence`; '' for a rank that does not note it within
-    `patience` seconds."""
+    `patience` seconds.
+
+    Args:
+        awaited: ranks that note it after the end of the group. Without any, the end of the group ends the wait.
+    """
     end = time.monotonic() + patience
     while True:
         told = [records.site(group, rank, sequence) for rank in range(group.size)]
-        if None not in told or time.monotonic() > end or group.has_ended():
+        has_all = all(told[rank] is not None for rank in awaited or range(group.size))
+        if has_all or time.monotonic() > end or (group.has_ended() and not awaited):
             return [site or "" for site in told]
         time.sleep(_NAP)
 

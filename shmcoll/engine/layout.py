@@ -24,7 +24,7 @@
     0        ABORT         one word: 0, or 1 once the group has ended. Anyone sets it, always to 1
     128      IDENTITY      two words: which group this is (`runtime/group_registry.py`);  144  SIZE  how many members
     256      MEMBERS       n words: the ranks of the world that are ranks 0, 1, ... of this group
-    ...      MAILBOXES     n x (1 KiB + tables): what rank r tells its peers; r is the only writer, except for SEMAPHORE
+    ...      MAILBOXES     n x (8.5 KiB + tables): what rank r tells its peers; only r writes it, except for SEMAPHORE
     ...      ENDINGS       n records of 2 KiB: why the group ended, as rank r of it found
     ...      SITES         n records of 2 KiB: where in its code rank r made the call that failed
     ...      FLIGHTS       n x 32 entries of 64 bytes: the last operations of rank r (`protocol/flight_recorder.py`)
@@ -33,26 +33,26 @@
 
     mailbox of one rank
 
-    0        HEADER 0      sequence, fingerprint, 48 bytes of payload, or what this rank exposes
+    0        HEADERS       a ring of headers, that of operation s in slot s mod HEADERS (`protocol/sync.py`). In each:
+                           sequence, fingerprint, up to 384 bytes of payload, or what this rank exposes
                            (`protocol/exposure.py`) | what the call is, for messages
-    256      HEADER 1      the same for odd sequence numbers: headers alternate by parity
-    512      PROGRESS      (sequence << STEP_BITS) + steps done within that operation
-    640      PARKED        0, or 1 + the rank whose word this rank sleeps on
-    648      AWAITED       the word it slept for last: 1 + the rank that writes it, its offset in the region, the value
-    672      MESSAGE       the operation while this rank is in one that has slept, else 0; its peer, its tag, since when
-    704      RECEIVES      odd while this rank sleeps in a wait for one rank; that rank; the flag that it waits
+    8192     PROGRESS      (turn << STEP_BITS) + steps done within that operation
+    +128     PARKED        0, or 1 + the rank whose word this rank sleeps on
+    +136     AWAITED       the word it slept for last: 1 + the rank that writes it, its offset in the region, the value
+    +160     MESSAGE       the operation while this rank is in one that has slept, else 0; its peer, its tag, since when
+    +192     RECEIVES      odd while this rank sleeps in a wait for one rank; that rank; the flag that it waits
                            for, as an offset in the arena; the value (`protocol/deadlock.py`)
-    736      CORE          0, or 1 + the core on which this rank last found that polling was not useful
+    +224     CORE          0, or 1 + the core on which this rank last found that polling was not useful
                            (`protocol/placement.py`)
-    768      SEMAPHORE     sem_t, shared between processes: the doorbell of this rank
-    896      STATISTICS    bytes of arrays given to collectives, ns slept in waits, 1; written at the rank's end
-    920      CLOSED        0, or 1 once this rank has closed the group
-    928      WITNESS       the address of a word in this rank's private memory; its value; READS: whether this rank
+    +256     SEMAPHORE     sem_t, shared between processes: the doorbell of this rank
+    +384     STATISTICS    bytes of arrays given to collectives, ns slept in waits, 1; written at the rank's end
+    +408     CLOSED        0, or 1 once this rank has closed the group
+    +416     WITNESS       the address of a word in this rank's private memory; its value; READS: whether this rank
                            can read the memory of all others (`protocol/peer_memory.py`)
-    952      COMMITTED     bytes at the beginning of each window of this rank that are committed; 0 in the world, where
+    +440     COMMITTED     bytes at the beginning of each window of this rank that are committed; 0 in the world, where
                            all are (`native/window_memory.py`)
-    1024     TABLE 0       5 x n + 4 words: counts and displacements of the _v collectives (`protocol/count_tables.py`)
-    ...      TABLE 1       the same for odd sequence numbers
+    +512     TABLE 0       5 x n + 4 words: counts and displacements of the _v collectives (`protocol/count_tables.py`)
+    ...      TABLE 1       the same for odd turns
     ...      RINGS         n words: where in the arena this rank's first ring to rank i begins; 0: it never sent to it
 
     ring from one rank to another (`engine/messages/ring_buffers.py`), in the heap of the sender, page aligned
@@ -79,7 +79,7 @@ Words that different ranks write are at least 128 bytes apart: two cache lines, 
 from functools import cache
 
 MAGIC = int.from_bytes(b"SHMCOLL\x00", "little")
-VERSION = 12
+VERSION = 13
 
 WORD = 8
 LINE = 128
@@ -147,16 +147,20 @@ IDENTITY = LINE
 SIZE = IDENTITY + 2 * WORD
 MEMBERS = 2 * LINE
 
-HEADER_BYTES = 256
+HEADERS = 16  # of each rank, a power of two: a rank may be so many calls ahead of another one, less one
+HEADER_BYTES = 512
 HEADER_SEQUENCE = 0
 HEADER_FINGERPRINT = 8
 HEADER_INLINE = 16
-INLINE_BYTES = 48
-HEADER_CALL = 64  # see `pack_call`
-HEADER_ARGUMENTS = 72  # two words: root, or split and concat axis; identity of a user's reduce op
-HEADER_COUNT = 88  # elements of x
-HEADER_DIMS = 96
+INLINE_BYTES = 48  # in a full operation; more bytes are read faster from a cell, whose beginning is aligned
+EAGER_BYTES = 384  # in an eager one
+HEADER_CALL = HEADER_INLINE + EAGER_BYTES  # see `pack_call`
+HEADER_ARGUMENTS = HEADER_CALL + 8  # two words: root, or split and concat axis; identity of a user's reduce op
+HEADER_COUNT = HEADER_CALL + 24  # elements of x
+HEADER_DIMS = HEADER_CALL + 32
 HEADER_MAX_DIMS = 8  # the fingerprint covers all of them; the message shows these
+HEADER_EAGER = HEADER_DIMS + 8 * HEADER_MAX_DIMS  # 1 if the root of a broadcast or scatter waits for nobody, else 0
+HEADER_HISTORY = HEADER_EAGER + 8  # a hash of all calls of this rank up to this one
 
 #: in place of the payload of a call whose arrays are long
 HEADER_EXPOSED, HEADER_RESULT, HEADER_EXPOSED_BYTES, HEADER_RESULT_BYTES = (HEADER_INLINE + WORD * i for i in range(4))
@@ -170,7 +174,7 @@ COMPOSITE_SHIFT = 16
 MOST_CODES = 1 << 8  # operations, dtypes, reductions, algorithms: codes are below
 MOST_DIMENSIONS = 64  # of a numpy array
 
-PROGRESS = 512
+PROGRESS = HEADERS * HEADER_BYTES
 PARKED = PROGRESS + LINE
 AWAITED_PEER, AWAITED_WORD, AWAITED_VALUE = PARKED + 8, PARKED + 16, PARKED + 24
 MESSAGE, MESSAGE_PEER, MESSAGE_TAG, MESSAGE_SINCE = (PARKED + 32 + WORD * i for i in range(4))
@@ -181,7 +185,7 @@ STATISTICS = SEMAPHORE + LINE
 STATISTICS_MOVED, STATISTICS_SLEPT, STATISTICS_LEFT = STATISTICS, STATISTICS + 8, STATISTICS + 16
 CLOSED = STATISTICS + 24
 WITNESS, WITNESS_VALUE, READS, COMMITTED = (CLOSED + WORD * (1 + i) for i in range(4))
-TABLES = 1024
+TABLES = PROGRESS + 512
 
 STEP_BITS = 24
 
@@ -307,6 +311,11 @@ def table_words(ranks: int) -> int:
 def table_bytes(ranks: int) -> int:
     """Return the room of a table. broadcast and scatter store dimensions there for which a header has no room."""
     return align(max(table_words(ranks), MOST_DIMENSIONS - HEADER_MAX_DIMS) * WORD, LINE)
+
+
+def header_offset(sequence: int) -> int:
+    """Return the offset within a mailbox of the header of operation `sequence`."""
+    return (sequence & (HEADERS - 1)) * HEADER_BYTES
 
 
 def rings_offset(ranks: int) -> int:

@@ -277,6 +277,7 @@ class Dispatcher(Calls):
             raise outcome
         if outcome > c.OK:
             raise self.failures.error(operation, outcome)
+        self.failures.note_line(operation)
         return outcome
 
     def _run_in_turn(

@@ -6,12 +6,13 @@ the group makes its own error from them. Ranks are numbers in the group, as `roo
 
 from typing import Any
 
-from shmcoll.diagnostics.describe_call import called
+from shmcoll.diagnostics.past_calls import past_call
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group
 from shmcoll.errors import ShmcollError
 
-MISSING, CULPRIT, SEQUENCE, LIMIT = "missing", "rank", "sequence", "limit"  # the facts that a record can have
+#: the facts that a record can have. LATE: of a mismatch that not all ranks were in: the calls refused before, as text
+MISSING, CULPRIT, SEQUENCE, LIMIT, LATE = "missing", "rank", "sequence", "limit", "late"
 
 
 def of_record(group: Group, record: records.Record) -> dict[str, Any]:
@@ -32,9 +33,9 @@ def calls(group: Group, sequence: int) -> dict[int, str]:
     """Return what each rank called as operation `sequence`, and on which line, as far as the ranks have published
     it."""
     return {
-        rank: called(group, rank, sequence) + (records.site(group, rank, sequence) or "")
+        rank: made + (records.site(group, rank, sequence) or "")
         for rank in range(group.size)
-        if group.published(rank) >= sequence
+        if group.published(rank) >= sequence and (made := past_call(group, rank, sequence))
     }
 
 

@@ -18,13 +18,21 @@ import numpy as np
 
 from shmcoll.collectives import OPERATION_NAMES
 from shmcoll.diagnostics import keeping, other_threads, report_lock
-from shmcoll.diagnostics.call_site import at_site, is_submitted
+from shmcoll.diagnostics.call_site import Site, at_site, here, is_submitted, places
 from shmcoll.diagnostics.describe_call import MESSAGES, called, composite_name, message_in_words, receives
 from shmcoll.diagnostics.describe_message import from_itself, misfit, missing_message, what_waits
-from shmcoll.diagnostics.describe_mismatch import advise, explain_counts, explain_faces, explain_overlap, explain_parts
+from shmcoll.diagnostics.describe_mismatch import (
+    advise,
+    explain_counts,
+    explain_faces,
+    explain_overlap,
+    explain_parts,
+    is_eager,
+)
 from shmcoll.diagnostics.describe_timeout import RAISE_LIMIT, timed_out, was_too_late, with_advice
 from shmcoll.diagnostics.flight_log import flights
 from shmcoll.diagnostics.meant_call import suggest
+from shmcoll.diagnostics.past_calls import first_difference, has_left, past_call
 from shmcoll.diagnostics.wait_graph import not_arrived, who_stopped
 from shmcoll.engine import context as c
 from shmcoll.engine import layout
@@ -34,6 +42,8 @@ from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.messages.buffers import MessageBuffers
+from shmcoll.engine.native.call_places import CallPlaces
+from shmcoll.engine.system.tracebacks import is_of_program
 from shmcoll.errors import (
     ArenaError,
     CollectiveMismatch,
@@ -85,6 +95,8 @@ class FailureReporter:
         self._lock = threading.RLock()  # held by a thread that works in the region
         self.how_to_wait_longer = RAISE_LIMIT  # in messages
         self.how_to_call_beside = "comm.dup()"  # in messages
+        self._places = CallPlaces(words)  # of calls that this rank has left, and others may not have
+        self._lines: dict[int, tuple[int, Site | None]] = {}  # the same, of those that Python has made
         self._limits: list[tuple[int, float]] = []  # when the limit of a wait was set, and what it was before
 
     @cached_property
@@ -125,6 +137,21 @@ class FailureReporter:
             began = flown[-1].started
         later = (limit for when, limit in self._limits if when > began)
         return next(later, self._words.item(c.TIMEOUT // WORD) / 1e9)
+
+    def note_line(self, operation: str) -> None:
+        """Note the line of a collective that has ended. Native code does so itself where the program calls it."""
+        sequence = self._sequence()
+        if operation not in MESSAGES and self._words.item(c.CREDIT // WORD) != sequence:
+            self._lines[sequence % layout.FLIGHT_ENTRIES] = sequence, here()
+
+    def _line(self, sequence: int) -> str:
+        """Return the line at which this rank has called operation `sequence`, for messages; '' if it is not known."""
+        if sequence == self._sequence() and not has_left(self._group, self._rank, sequence):
+            return at_site()
+        number, site = self._lines.get(sequence % layout.FLIGHT_ENTRIES, (0, None))
+        if number != sequence:
+            site = next((place for place in self._places.of(sequence) if is_of_program(place[0])), None)
+        return f" at {places([site])}" if site else ""
 
     def checking(self, operation: str) -> "Checking":
         return Checking(self, operation)
@@ -209,11 +236,15 @@ class FailureReporter:
             return misfit(call, self._group, self._words, self._mail)
         if status == c.REFUSED:
             root = int(self._words[c.ARGUMENT // WORD])
+            if operation == "scatter" and is_eager(self._group, self._sequence(), root):
+                return ValueError(explain_parts(self._group, self._sequence(), root, self._rank))
             if operation in _EXPOSING and (overlap := explain_overlap(self._group, operation, self._sequence())):
                 return ValueError(overlap)
             if operation == "scatter":
-                return ValueError(explain_parts(self._group, self._sequence(), root))
-            return ValueError(explain_counts(self._group, operation, self._sequence(), root))
+                return ValueError(explain_parts(self._group, self._sequence(), root, self._rank))
+            return ValueError(
+                explain_counts(self._group, operation, self._sequence(), int(self._words[c.TURN // WORD]), root)
+            )
         if self._ended is None:
             if status == c.RAISED:
                 return self._raised(operation)
@@ -226,7 +257,7 @@ class FailureReporter:
     def _judge(self, operation: str, status: int) -> ShmcollError:
         call = self._call_here(operation)
         if operation not in MESSAGES:
-            records.note_site(self._group, self._rank, self._sequence(), at_site())  # the launcher quotes it
+            self._note_site(self._sequence() if status != c.MISMATCH else self._first_difference())
         culprit = self._words[c.CULPRIT // WORD]
         if status == c.ABORTED:
             return self._first_cause(operation)
@@ -237,7 +268,7 @@ class FailureReporter:
             return self._first_cause(operation)
         if status == c.MISMATCH:
             faces = operation == "halo_exchange" and explain_faces(self._group, self._words)
-            return self._disagreement(operation, faces or advise(self._group, self._sequence()))
+            return self._disagreement(operation, faces or "")
         if status == c.TIMEOUT_PASSED:
             missing, words = self._who_is_missing(operation)
             limit = self._limit(operation)
@@ -290,14 +321,48 @@ class FailureReporter:
         return error
 
     def _disagreement(self, operation: str, advice: str) -> ShmcollError:
-        """Return the error of a mismatch, which all ranks find in the same operation. Each notes its line; one
-        reports."""
+        """Return the error of a mismatch. Each rank that finds it notes its line; one reports.
+
+        Ranks that have left the operation, or not come so far, do not note anything before the group ends. They note
+        their lines when they learn of that, and then all ranks complete the text (`_completed`).
+        """
         with report_lock.turn(self._group, 2 * waiting.SITES_PATIENCE) as mine:
             if mine:
-                sites = report_lock.sites(self._group, self._sequence(), waiting.SITES_PATIENCE)
-                text = f"the ranks disagree in operation #{self._sequence()}: {self._who_called_what(sites)}"
-                self._end(records.MISMATCHED, f"{text}. {advice}", {failure_facts.SEQUENCE: self._sequence()})
+                sequence = self._first_difference()
+                is_late = any(has_left(self._group, rank, sequence) for rank in range(self._group.size))
+                patience = 0 if is_late else waiting.SITES_PATIENCE
+                sites, refused = report_lock.sites(self._group, sequence, patience), self._refusals(range(self.size))
+                text = self._mismatch(sequence, sites, refused, advice)
+                facts = {failure_facts.SEQUENCE: sequence, **({failure_facts.LATE: refused} if is_late else {})}
+                self._end(records.MISMATCHED, text, facts)
         return self._first_cause(operation)
+
+    def _mismatch(self, sequence: int, sites: list[str], refused: str, advice: str = "") -> str:
+        told = self._who_called_what(sequence, sites) + refused
+        return f"the ranks disagree in operation #{sequence}: {told}. {advice or advise(self._group, sequence)}"
+
+    def _completed(self, failure: records.Record) -> str:
+        """Return the text of a mismatch with the lines of all ranks that learn of it soon."""
+        sequence = failure.facts.get(failure_facts.SEQUENCE)
+        refused = failure.facts.get(failure_facts.LATE)
+        if sequence is None or refused is None:
+            return failure.text
+        self._note_site(sequence)
+        awaited = [
+            rank for rank in range(self._group.size) if not records.how_ended(self._arena, self._group.ranks[rank])
+        ]
+        sites = report_lock.sites(self._group, sequence, waiting.SITES_PATIENCE, awaited)
+        text = self._mismatch(sequence, sites, refused)
+        if failure.rank == self._group.ranks[self._rank]:
+            records.amend(self._group, self._rank, text)  # the launcher quotes it
+        return text
+
+    def _first_difference(self) -> int:
+        return first_difference(self._group, self._sequence())
+
+    def _note_site(self, sequence: int) -> None:
+        if records.noted(self._group, self._rank, sequence) is None:
+            records.note_site(self._group, self._rank, sequence, self._line(sequence))  # the launcher quotes it
 
     def _end_deadlock(self) -> None:
         """Several ranks of the circle may find it. One of them ends the group; what it knows now has no lines."""
@@ -374,7 +439,7 @@ class FailureReporter:
         if failure.cause == records.DEADLOCKED:
             return self._deadlock(operation, self._group.ranks.index(failure.rank))
         kind = _ERRORS.get(failure.cause, RankFailed)
-        text = failure.text if kind is CollectiveMismatch else f"{call}: {failure.text}"
+        text = self._completed(failure) if kind is CollectiveMismatch else f"{call}: {failure.text}"
         if failure.cause == records.TIMED_OUT and self._rank in failure.facts.get(failure_facts.MISSING, ()):
             text = self._too_late(call, failure) or text
         return kind(text, **failure_facts.of_record(self._group, failure))
@@ -385,7 +450,7 @@ class FailureReporter:
         if sequence is None or limit is None:
             return ""
         waited = self._group.ranks.index(failure.rank)
-        made = called(self._group, waited, sequence) + (records.site(self._group, waited, sequence) or "")
+        made = past_call(self._group, waited, sequence) + (records.site(self._group, waited, sequence) or "")
         return was_too_late(f"{call}{at_site()}", f"rank {self._group.name(waited)}, in {made},", limit)
 
     def _lost(self, operation: str, culprit: int) -> ShmcollError:
@@ -432,12 +497,12 @@ class FailureReporter:
     def _sequence(self) -> int:
         return int(self._words[c.SEQUENCE // WORD])
 
-    def _who_called_what(self, sites: list[str]) -> str:
+    def _who_called_what(self, sequence: int, sites: list[str]) -> str:
         calls: dict[str, list[int]] = {}
         for rank, site in enumerate(sites):
-            calls.setdefault(called(self._group, rank, self._sequence()) + site, []).append(rank)
-        told = "; ".join(f"{self._group.names(ranks)} called {call}" for call, ranks in calls.items())
-        return told + self._refusals(range(self._group.size))
+            made = past_call(self._group, rank, sequence)
+            calls.setdefault(f"called {made}{site}" if made else "has not called it", []).append(rank)
+        return "; ".join(f"{self._group.names(ranks)} {call}" for call, ranks in calls.items())
 
     def _who_is_missing(self, operation: str) -> tuple[Sequence[int], str]:
         """Return the peers that have not published this operation, or else are late within it; and the same in words,
@@ -448,7 +513,7 @@ class FailureReporter:
             words = missing_message(self._group, self._words, operation, self._mail)
             return others if peer == layout.ANY else [peer], words
         sequence, told = self._sequence(), []
-        missing = not_arrived(self._group, sequence)
+        missing = not_arrived(self._group, self._rank, sequence)
         for rank in missing:
             seen = self._group.published(rank)
             last = f"last called {called(self._group, rank, seen)} as #{seen}" if seen else "has called nothing yet"
@@ -460,12 +525,14 @@ class FailureReporter:
 
     def _who_stopped(self) -> list[int]:
         awaited = int(self._words[c.CULPRIT // WORD])
-        return who_stopped(self._group, self._rank, awaited, self._sequence())
+        return who_stopped(self._group, self._rank, awaited)
 
     def _refusals(self, ranks: Iterable[int]) -> str:
-        """Return the calls refused just before this operation: the likely reason of a mismatch."""
-        told = [records.ending(self._group, rank) for rank in ranks]
-        recent = [t.text for t in told if t.state == records.JOINED and t.text and t.code >= self._sequence() - 1]
+        """Return the calls refused just before this operation: the likely reason of a mismatch. A rank that is behind
+        has refused its own next one."""
+        told = {rank: records.ending(self._group, rank) for rank in ranks}
+        since = {rank: min(self._sequence() - 1, self._group.published(rank)) for rank in told}
+        recent = [t.text for r, t in told.items() if t.state == records.JOINED and t.text and t.code >= since[r]]
         return "".join(f". Before that, {text}" for text in recent)
 
 

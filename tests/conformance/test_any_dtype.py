@@ -127,27 +127,27 @@ def test_views_of_odd_layout_and_foreign_byte_order_are_moved(ranks):
 def unlike(comm, number: int) -> str:
     first, second, call = UNLIKE[number]
     with pytest.raises((CollectiveMismatch, ValueError)) as error:
-        call(comm, np.zeros((2, 3), [first, second][comm.rank]))
+        call(comm, np.zeros((2, 300), [first, second][comm.rank]))
     return str(error.value).partition(": ")[2].partition(". ")[0]
 
 
 UNLIKE = [
-    ("M8[s]", "M8[ms]", lambda comm, x: comm.all_gather(x, out=np.zeros((4, 3), x.dtype))),
+    ("M8[s]", "M8[ms]", lambda comm, x: comm.all_gather(x, out=np.zeros((4, 300), x.dtype))),
     ("M8[s]", "i8", lambda comm, x: comm.all_to_all(x)),
     ([("a", "f4"), ("b", "f4")], [("a", "f4"), ("c", "f4")], lambda comm, x: comm.broadcast(x)),
     ("V4", "S4", lambda comm, x: comm.gather(x)),
     (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e5m2, lambda comm, x: comm.all_gather_v(x)),
-    ("S3", "V3", lambda comm, x: comm.scatter(x, out=np.zeros((1, 3), x.dtype))),
-    ("S3", "V3", lambda comm, x: comm.scatter_v(x, send_counts=[3, 3], out=np.zeros(3, x.dtype))),
+    ("S3", "V3", lambda comm, x: comm.scatter(x, out=np.zeros((1, 300), x.dtype))),
+    ("S3", "V3", lambda comm, x: comm.scatter_v(x, send_counts=[300, 300], out=np.zeros(300, x.dtype))),
     ("u1", "V1", lambda comm, x: comm.collective_permute(x, [(0, 1)])),
 ]
 WORDS = [
     "and a rank passes out: datetime64[s] on rank 0, datetime64[ms] on rank 1; convert x on every rank to the same one",
     "rank 0 called all_to_all(text, dates or records)",
-    "broadcast(uint8[2, 3, 8], root=0, of dtype of hash ",
+    "broadcast(uint8[2, 300, 8], root=0, of dtype of hash ",
     "the arrays have different dtypes: |V4 on rank 0, |S4 on rank 1; convert x on every rank to the same one, as in x",
-    "all_gather_v(uint8[2, 3, 1], of dtype float8_e5m2)",
-    "out of rank 1 is uint8[1, 3, 3], of dtype |V3, but rank 0 sends it uint8[1, 3, 3], of dtype |S3",
+    "all_gather_v(uint8[2, 300, 1], of dtype float8_e5m2)",
+    "out of rank 1 is uint8[1, 300, 3], of dtype |V3, but rank 0 sends it uint8[1, 300, 3], of dtype |S3",
     "rank 1 receives into an array of uint8, of dtype |V3, but rank 0 sends uint8, of dtype |S3",
     "rank 1 called collective_permute(text, dates or records)",
 ]

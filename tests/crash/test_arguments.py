@@ -615,19 +615,23 @@ def test_the_other_entry_refuses_the_same(ranks, monkeypatch):
 
 # --- what the ranks find together -------------------------------------------------------------------------------------
 
-#: of 3 ranks, of which rank 0 scatters float32[2, 4]: the outs of ranks 1 and 2, and the words of all ranks
+#: of 3 ranks, of which rank 0 scatters float32[2, 64]: the outs of ranks 1 and 2, and the words of all ranks
 UNFIT: dict[str, tuple[Any, Any, str]] = {
-    "length": (np.zeros((1, 4), np.float32), None, "out of rank 1 is float32[1, 4], but rank 0 sends it float32[2, 4]"),
-    "dtype": (None, np.zeros((2, 4)), "out of rank 2 is float64[2, 4], but rank 0 sends it float32[2, 4]"),
+    "length": (
+        np.zeros((1, 64), np.float32),
+        None,
+        "out of rank 1 is float32[1, 64], but rank 0 sends it float32[2, 64]",
+    ),
+    "dtype": (None, np.zeros((2, 64)), "out of rank 2 is float64[2, 64], but rank 0 sends it float32[2, 64]"),
     "dimensions": (
-        np.zeros((2, 4), np.float32),
-        np.zeros(8, np.float32),
-        "out of rank 2 is float32[8], but rank 0 sends it float32[2, 4]",
+        np.zeros((2, 64), np.float32),
+        np.zeros(128, np.float32),
+        "out of rank 2 is float32[128], but rank 0 sends it float32[2, 64]",
     ),
     "strided": (
-        np.zeros((4, 8), np.float32)[::2, ::2],
-        np.zeros((2, 8), np.float32)[:, ::3],
-        "out of rank 2 is float32[2, 3], but rank 0 sends it float32[2, 4]",
+        np.zeros((4, 128), np.float32)[::2, ::2],
+        np.zeros((2, 128), np.float32)[:, ::3],
+        "out of rank 2 is float32[2, 43], but rank 0 sends it float32[2, 64]",
     ),
 }
 
@@ -635,8 +639,8 @@ UNFIT: dict[str, tuple[Any, Any, str]] = {
 def unfit_out(comm) -> list[list[str]]:
     told = []
     for *outs, _ in UNFIT.values():
-        out = np.full((2, 4), 9, np.float32) if comm.rank == 0 else outs[comm.rank - 1]
-        x = np.ones((6, 4), np.float32) if comm.rank == 0 else None
+        out = np.full((2, 64), 9, np.float32) if comm.rank == 0 else outs[comm.rank - 1]
+        x = np.ones((6, 64), np.float32) if comm.rank == 0 else None
         for later in (False, True):
             with pytest.raises(ValueError) as error:
                 got = comm.scatter(x, out=out, async_op=later)

@@ -103,7 +103,9 @@ def disagree(comm, odd: int) -> list[str]:
         group.timeout = 10
         group.barrier()
         try:
-            told.append(f"returned {(other if comm.rank == odd else one)[1](group)!r}")
+            got = (other if comm.rank == odd else one)[1](group)
+            group.barrier()  # a rank that runs ahead learns of it here
+            told.append(f"returned {got!r}")
         except CollectiveMismatch as error:
             told.append(str(error))
         except Exception as error:
@@ -139,6 +141,7 @@ def test_an_algorithm_asked_for_is_told(ranks):
             group = comm.split(0)
             with pytest.raises(CollectiveMismatch) as caught:
                 call(group, comm.rank or None)
+                group.barrier()
             told.append(str(caught.value))
             group.close()
         return told
@@ -363,6 +366,7 @@ def test_of_several_refused_calls_the_first_is_named(ranks):
                     comm.all_reduce(TRIPLE, "mode")
         with pytest.raises(CollectiveMismatch) as caught:
             comm.gather(TRIPLE) if comm.rank else comm.broadcast(TRIPLE.copy())
+            comm.barrier()
         return str(caught.value)
 
     first, second = ranks(2, out_of_step)

@@ -294,6 +294,7 @@ def disagree_in(group, calls: tuple[Callable[[Any], Any], ...]) -> list[str]:
     for call in calls:
         with pytest.raises(CollectiveMismatch) as told:
             call(group)
+            group.barrier()  # a rank that has run ahead learns of it here
         texts.append(str(told.value))
     return texts
 

@@ -18,7 +18,7 @@ def mailbox_words(ranks: int, rank: int) -> dict[str, tuple[int, int]]:
     base = layout.mailbox_offset(ranks, rank)
     parts = {
         "header 0": (0, layout.HEADER_DIMS + 8 * layout.HEADER_MAX_DIMS),
-        "header 1": (layout.HEADER_BYTES, layout.HEADER_BYTES + layout.HEADER_DIMS + 8 * layout.HEADER_MAX_DIMS),
+        "last header": (layout.PROGRESS - layout.HEADER_BYTES, layout.PROGRESS),
         "progress": (layout.PROGRESS, layout.PROGRESS + 8),
         "parked": (layout.PARKED, layout.PARKED + 8),
         "semaphore": (layout.SEMAPHORE, layout.SEMAPHORE + 32),
@@ -38,21 +38,21 @@ def apart(ranges: list[tuple[int, int]], distance: int) -> bool:
 
 def test_offsets_of_two_ranks_by_hand() -> None:
     """Every rank and the launcher must agree on these: a change needs a new VERSION."""
-    assert layout.VERSION == 12
+    assert layout.VERSION == 13
     assert layout.RECORDS == 4096
     assert layout.record_offset(2, 1, layout.BY_RANK) == 4096 + 2048
     assert layout.record_offset(2, 1, layout.BY_LAUNCHER) == 4096 + 3 * 2048
     assert layout.directory_offset(2, 1) == 4096 + 4 * 2048 + 16384
     assert layout.world_offset(2) == 4096 + 4 * 2048 + 2 * 16384
     assert layout.table_bytes(2) == 512  # the dimensions of an array take more than 5 rows of 2
-    assert layout.mailbox_bytes(2) == 1024 + 2 * 512 + 128  # tables, and the words about rings
-    assert layout.mailbox_offset(2, 1) == 4096 + 1024 + 9 * 128
-    assert layout.ending_offset(2, 1) == 4096 + 2 * (1024 + 9 * 128) + 2048
+    assert layout.mailbox_bytes(2) == 16 * 512 + 512 + 2 * 512 + 128  # tables, and the words about rings
+    assert layout.mailbox_offset(2, 1) == 4096 + 8704 + 9 * 128
+    assert layout.ending_offset(2, 1) == 4096 + 2 * (8704 + 9 * 128) + 2048
     assert layout.site_offset(2, 1) == layout.ending_offset(2, 1) + 2 * 2048
     assert layout.flight_offset(2, 1) == layout.site_offset(2, 1) + 2048 + 32 * 64
-    assert layout.cells_offset(2) == 4096 + 20480
-    assert layout.group_bytes(2, CELL) == 24576 + 4 * CELL
-    assert layout.arena_bytes(2, CELL) == layout.world_offset(2) + 24576 + 4 * CELL
+    assert layout.cells_offset(2) == 36864
+    assert layout.group_bytes(2, CELL) == 36864 + 4 * CELL
+    assert layout.arena_bytes(2, CELL) == layout.world_offset(2) + 36864 + 4 * CELL
 
 
 @pytest.mark.parametrize("ranks", SIZES)
@@ -126,10 +126,11 @@ def test_words_polled_and_words_parked_do_not_share_a_line() -> None:
 
 
 def test_header_and_record_fit_their_room() -> None:
-    assert layout.HEADER_INLINE + layout.INLINE_BYTES <= layout.HEADER_CALL
+    assert layout.HEADER_INLINE + layout.EAGER_BYTES <= layout.HEADER_CALL
     assert layout.HEADER_ARGUMENTS + 16 <= layout.HEADER_COUNT
-    assert layout.HEADER_DIMS + 8 * layout.HEADER_MAX_DIMS <= layout.HEADER_BYTES
-    assert 2 * layout.HEADER_BYTES <= layout.PROGRESS
+    assert layout.HEADER_HISTORY + layout.WORD <= layout.HEADER_BYTES
+    assert layout.HEADERS * layout.HEADER_BYTES <= layout.PROGRESS
+    assert 4 <= layout.HEADERS <= layout.FLIGHT_ENTRIES
     assert layout.SEMAPHORE + 32 <= layout.TABLES
     assert layout.FLIGHT_STATE + 8 == layout.FLIGHT_BYTES
     assert layout.RECORD_TEXT + layout.RECORD_TEXT_BYTES == layout.RECORD_COMPILING == layout.RECORD_BYTES - layout.WORD

@@ -18,7 +18,8 @@ def go_on_after(comm, operations: int, board: np.ndarray) -> None:
     comm.barrier()
     board[comm.rank] += 1
     until(lambda: (board[: comm.size] >= board[comm.rank]).all())  # all have left it: its headers are written over
-    comm._dispatcher.words[c.SEQUENCE // WORD] = operations
+    for word in (c.SEQUENCE, c.TURN, c.CREDIT):
+        comm._dispatcher.words[word // WORD] = operations
 
 
 def check_long_calls(comm) -> None:

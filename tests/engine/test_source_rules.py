@@ -79,7 +79,8 @@ SANCTIONED = {
     "shmcoll.engine.protocol.flight_recorder": {"note", "peek", "poke", "recent"},
     "shmcoll.engine.protocol.profile": {"call", "call_long", "clock", "cycles", "peek"},
     "shmcoll.engine.protocol.sync": {
-        "acquire_fence", "load", "load_acquire", "peek", "poke", "store", "store_release", "wrapping_multiply",
+        "acquire_fence", "load", "load_acquire", "peek", "poke", "reached", "store", "store_release",
+        "wrapping_multiply",
     },
     "shmcoll.engine.protocol.nontemporal": {"peek"},
     "shmcoll.engine.protocol.block_mover": {"peek", "poke"},

@@ -13,6 +13,9 @@ SHORT: dict[str, Callable[[Any], None]] = {}
 LONG: dict[str, Callable[[Any], None]] = {}  # in several rounds of cells
 COMPOSITE: dict[str, Callable[[Any], None]] = {}  # of several operations
 
+#: elements of a rooted call that all ranks enter together: they do not fit beside a header, and fit a cell
+TOGETHER = 100
+
 
 def in_rounds(length: int) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """List a call, which takes a communicator and a length: its short form, and one of this length."""
@@ -45,7 +48,7 @@ def all_to_all(comm: Any, length: int = 3) -> None:
 
 
 @in_rounds(200_000)
-def gather(comm: Any, length: int = 3) -> None:
+def gather(comm: Any, length: int = TOGETHER) -> None:
     got = comm.gather(np.full(length, comm.rank), comm.size - 1)
     if comm.rank == comm.size - 1:
         assert (got.reshape(comm.size, length) == np.arange(comm.size)[:, None]).all()
@@ -61,7 +64,7 @@ def all_to_all_v(comm: Any, length: int = 3) -> None:
 
 
 @in_rounds(200_000)
-def broadcast(comm: Any, length: int = 3) -> None:
+def broadcast(comm: Any, length: int = TOGETHER) -> None:
     root = comm.size // 2
     got = comm.broadcast(np.full(length, comm.rank), root)
     assert (got == root).all()
@@ -82,7 +85,7 @@ COMPOSITE["shared all_gather"] = shared_all_gather
 
 
 @in_rounds(200_000)
-def scatter(comm: Any, length: int = 3) -> None:
+def scatter(comm: Any, length: int = TOGETHER) -> None:
     """The result is made by the operation where the rank is odd."""
     root = comm.size - 1
     out = None if comm.rank % 2 else np.zeros(length, np.int64)
@@ -132,7 +135,7 @@ def halo_exchange(comm: Any, length: int = 3) -> None:
 
 
 @in_rounds(400_000)
-def reduce(comm: Any, length: int = 5) -> None:
+def reduce(comm: Any, length: int = TOGETHER) -> None:
     got = comm.reduce(np.full(length, comm.rank + 1, np.float32), comm.size - 1)
     if comm.rank == comm.size - 1:
         assert (got == comm.size * (comm.size + 1) // 2).all()
@@ -146,12 +149,12 @@ def reduce_scatter(comm: Any, length: int = 5) -> None:
 
 
 @in_rounds(400_000)
-def scan(comm: Any, length: int = 5) -> None:
+def scan(comm: Any, length: int = TOGETHER) -> None:
     got = comm.scan(np.full(length, comm.rank + 1, np.float32))
     assert (got == (comm.rank + 1) * (comm.rank + 2) // 2).all()
 
 
 @in_rounds(400_000)
-def exscan(comm: Any, length: int = 5) -> None:
+def exscan(comm: Any, length: int = TOGETHER) -> None:
     got = comm.exscan(np.full(length, comm.rank + 1, np.float32))
     assert got is None if comm.rank == 0 else (got == comm.rank * (comm.rank + 1) // 2).all()

@@ -224,7 +224,7 @@ def mailbox(arena: arenas.Arena, rank: int) -> int:
 
 def published(arena: arenas.Arena, rank: int) -> int:
     """Number of the last collective that the rank has published."""
-    return max(arena.load(mailbox(arena, rank) + half * layout.HEADER_BYTES) for half in (0, 1))
+    return Group.world(arena).published(rank)
 
 
 # --- in the rank ------------------------------------------------------------------------------------------------------

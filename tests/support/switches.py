@@ -130,7 +130,7 @@ def exposed(comm: Any) -> int:
     """Return where this rank exposed the array of its last call: as the word EXPOSED."""
     sequence = int(comm._dispatcher.words[context.SEQUENCE // WORD])
     group = comm._dispatcher.group
-    header = group.mailbox(comm.rank) + (sequence & 1) * layout.HEADER_BYTES
+    header = group.header(comm.rank, sequence)
     return int(group.arena.load(header + layout.HEADER_EXPOSED))
 
 

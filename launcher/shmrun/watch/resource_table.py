@@ -57,15 +57,13 @@ def figures(arena: Arena, rank: Rank) -> Figures:
     # A rank that was killed, or has not joined, had no time to leave its figures
     left = arena.load(mailbox + layout.STATISTICS_LEFT) == 1
     joined = records.read(arena, rank.number, layout.BY_RANK).state != records.UNBORN
-    # The greater of the sequence words in its two headers, which take turns
-    headers = (mailbox, mailbox + layout.HEADER_BYTES)
     return Figures(
         rank=rank.number,
         exit_code=status if status >= 0 else None,
         signal=signal_name(-status) if status < 0 else None,
         seconds=nanoseconds / 1e9,
         memory_bytes=rank.peak,
-        collectives=max(arena.load(header + layout.HEADER_SEQUENCE) for header in headers) if joined else None,
+        collectives=Group.world(arena).published(rank.number) if joined else None,
         moved_bytes=arena.load(mailbox + layout.STATISTICS_MOVED) if left else None,
         asleep=arena.load(mailbox + layout.STATISTICS_SLEPT) / nanoseconds if left else None,
         shared_bytes=arena.load(directory + layout.ARRAYS_PEAK),

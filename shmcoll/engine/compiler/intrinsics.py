@@ -469,6 +469,14 @@ def _put_error(builder, module, place):
     _call(builder, module, "PyErr_Restore", ir.VoidType(), *kept)
 
 
+@_twin(cpython.keep, (types.int64, types.int64), types.void)
+def _keep(builder, module, place, python_object):
+    before = builder.load(_word(builder, place))
+    builder.store(python_object, _word(builder, place))
+    for name, reference in (("Py_IncRef", python_object), ("Py_DecRef", before)):  # they accept NULL
+        _call(builder, module, name, ir.VoidType(), builder.inttoptr(reference, POINTER))
+
+
 @_twin(cpython.thread_id, (), types.int64)
 def _thread_id(builder, module):
     return _call(builder, module, "pthread_self", I64)

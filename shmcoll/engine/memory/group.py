@@ -77,10 +77,14 @@ class Group:
         """Return the offset in the arena of the mailbox of a rank of the group."""
         return self.offset + layout.mailbox_offset(self.size, rank)
 
+    def header(self, rank: int, sequence: int) -> int:
+        """Return the offset in the arena of the header of a rank for operation `sequence`."""
+        return self.mailbox(rank) + layout.header_offset(sequence)
+
     def published(self, rank: int) -> int:
-        """Return the number of the last collective that a rank has published: its two headers take turns."""
-        headers = (self.mailbox(rank), self.mailbox(rank) + layout.HEADER_BYTES)
-        return max(self.arena.load(header + layout.HEADER_SEQUENCE) for header in headers)
+        """Return the number of the last collective that a rank has published: its headers take turns."""
+        slots = range(layout.HEADERS)
+        return max(self.arena.load(self.header(rank, slot) + layout.HEADER_SEQUENCE) for slot in slots)
 
     def has_ended(self) -> bool:
         return self.arena.load(self.offset + layout.ABORT) != 0

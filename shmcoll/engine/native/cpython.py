@@ -1,4 +1,4 @@
-"""CPython and numpy as native code uses them: field offsets of an ndarray, and fifteen functions.
+"""CPython and numpy as native code uses them: field offsets of an ndarray, and sixteen functions.
 
 The offsets are those of an ordinary build of CPython 3.11 and later with numpy 1.26 and later. `offsets_hold` checks
 them against living objects. If they do not hold (a free-threaded build, a future interpreter), `entry.py` uses
@@ -95,6 +95,11 @@ def take_error(place):
 
 def put_error(place):
     """Make the exception in three words pending again."""
+    raise NotImplementedError("compiled only")
+
+
+def keep(place, python_object):
+    """Write an object into a word that holds a reference, in place of the object that it has held."""
     raise NotImplementedError("compiled only")
 
 

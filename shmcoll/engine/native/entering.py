@@ -38,6 +38,7 @@ from shmcoll.engine.atomics import peek, poke
 from shmcoll.engine.collective import ANY_SOURCE, PEER
 from shmcoll.engine.messages.ring_buffers import PART_BYTES
 from shmcoll.engine.native import cpython as py
+from shmcoll.engine.native.call_places import note_place
 from shmcoll.engine.native.tables import CALL_BITS
 from shmcoll.engine.native.window_memory import has_memory
 from shmcoll.engine.protocol.flight_recorder import forget_message, note_end
@@ -102,10 +103,13 @@ def run_routine(ctx, routine, kind):
         forget_message(ctx, status)
     else:
         note_end(ctx, status)
-    py.take_gil(peek(ctx + c.THREAD))
+    thread = peek(ctx + c.THREAD)
+    py.take_gil(thread)
     poke(ctx + c.THREAD, 0)
     end_call(ctx, kind, status, ended, me)
     poke(ctx + c.ACTIVE, active_after(ctx, status, me))
+    if kind & PEER == 0 and status == c.OK:
+        note_place(ctx, thread)
     return status
 
 

@@ -16,10 +16,10 @@ LAST: it has staged and read everything, and has found the group alive if it has
 one round, and reads nothing that is exposed, only notes LAST, for messages about a rank that has stopped: no rank waits
 for it.
 
-    cell (s + k) & 1 of a rank: that rank writes part k of a block there, part 0 before the opening and part k before it
-    publishes step k. It is read after step k. For k >= 2 it is written after step k - 1 of the reader of that block, or
-    of all readers if they share it: then part k - 2 has been read. A rank leaves after the readers of m parts have
-    done m & -2 steps, and so have read cell (s + 1) & 1, which the next operation may fill at once.
+    cell (t + k) & 1 of a rank in turn t: it writes part k of a block there, part 0 before the opening and part k before
+    it publishes step k. It is read after step k. For k >= 2 it is written after step k - 1 of the reader of that block,
+    or of all readers if they share it: then part k - 2 has been read. A rank leaves after the readers of m parts have
+    done m & -2 steps, and so have read cell (t + 1) & 1, which the next turn may fill at once.
 
     exposed arrays: peers read them after the opening, after they have staged their last part, because a result may
     replace x. The rank leaves after step LAST of all its readers.
@@ -162,67 +162,67 @@ def shares_of_a_cell(ctx):
 # --- the call ---------------------------------------------------------------------------------------------------------
 
 
-def exchange_blocks(ctx, sequence, way, share, has_result):
+def exchange_blocks(ctx, turn, way, share, has_result):
     """Open, and move all blocks of the map. See `offer_blocks`."""
-    offer_blocks(ctx, sequence, way, share, has_result)
-    status = exchange_headers(ctx, sequence)
-    return move_blocks(ctx, sequence) if status == c.OK else status
+    offer_blocks(ctx, turn, way, share, has_result)
+    status = exchange_headers(ctx)
+    return move_blocks(ctx, turn) if status == c.OK else status
 
 
-def offer_blocks(ctx, sequence, way, share, has_result):
+def offer_blocks(ctx, turn, way, share, has_result):
     """Expose x if that pays, else stage the first part of each block, before the opening. share: the bytes of x that
     each peer reads, about; 0: it cannot be exposed. has_result: `out` is one array."""
-    note_result(ctx, sequence, has_result)
+    note_result(ctx, has_result)
     least = least_exposed(ctx, way, share)
     choice = peek(ctx + c.TIMED)
     begin_way(ctx, choice)
-    if not expose(ctx, sequence, share, least):
-        stage(ctx, sequence, 0)
+    if not expose(ctx, share, least):
+        stage(ctx, turn, 0)
     note_way(ctx, choice, 0)
 
 
-def move_blocks(ctx, sequence):
+def move_blocks(ctx, turn):
     """Move all blocks of the map, after the opening. Let the call count for the choice by which they go."""
     choice = peek(ctx + c.TIMED)
     poke(ctx + c.TIMED, 0)
     begin_way(ctx, choice)
-    status = move_all(ctx, sequence)
+    status = move_all(ctx, turn)
     note_way(ctx, choice, UNIT)
     return status
 
 
-def move_all(ctx, sequence):
-    if not results_are_apart(ctx, sequence):
+def move_all(ctx, turn):
+    if not results_are_apart(ctx):
         return c.OVERLAP
-    exposes = exposed(ctx, sequence, peek(ctx + c.RANK))
+    exposes = exposed(ctx, peek(ctx + c.RANK))
     own, part = peek(ctx + c.OWN_BYTES), peek(ctx + c.PART)
-    rounds, reads_exposed = survey(ctx, sequence, exposes)
+    rounds, reads_exposed = survey(ctx, turn, exposes)
     stages, copied = not exposes and peek(ctx + c.SENDS_TO) != peek(ctx + c.RANK), 0
     for k in range(rounds):
         is_last = k == rounds - 1
         if k > 0:
-            status = c.OK if exposes else stage(ctx, sequence, k)
+            status = c.OK if exposes else stage(ctx, turn, k)
             if status != c.OK:
                 return status
-            publish_step(ctx, sequence, k)
+            publish_step(ctx, turn, k)
         ready = own if is_last and stages else min((k + stages) * part, own)
         copy_own(ctx, copied, ready)
         copied = ready
         for i in range(1, peek(ctx + c.SIZE)):
-            status = read_source(ctx, sequence, k, is_last, peer_after(ctx, i))
+            status = read_source(ctx, turn, k, is_last, peer_after(ctx, i))
             if status != c.OK:
                 return status
     if reads_exposed and has_ended(ctx):
         return c.ABORTED
     if reads_exposed or rounds > 1:
-        publish_step(ctx, sequence, LAST)
+        publish_step(ctx, turn, LAST)
     else:
-        note_step(ctx, sequence, LAST)
+        note_step(ctx, turn, LAST)
     copy_own(ctx, copied, own)
-    return await_readers(ctx, sequence, exposes)
+    return await_readers(ctx, turn, exposes)
 
 
-def survey(ctx, sequence, exposes):
+def survey(ctx, turn, exposes):
     """Return how many parts have the longest blocks that this rank moves through cells, at least 1, and whether it
     reads something that a peer exposes."""
     longest, most_received, reads_exposed = 1, 0, 0
@@ -230,7 +230,7 @@ def survey(ctx, sequence, exposes):
         peer = peer_after(ctx, i)
         received = received_bytes(ctx, peer)
         most_received = max(most_received, received)
-        if exposed(ctx, sequence, peer):
+        if exposed(ctx, peer):
             reads_exposed = reads_exposed or received > 0
         else:
             longest = max(longest, received)
@@ -241,7 +241,7 @@ def survey(ctx, sequence, exposes):
     return parts_of(ctx, longest), reads_exposed
 
 
-def stage(ctx, sequence, k):
+def stage(ctx, turn, k):
     """Copy part k of each block into this rank's cell, after the part before the last has been read there."""
     begin, reader, is_cut = k * peek(ctx + c.PART), -1, peek(ctx + c.IS_CUT)
     for i in range(1, peek(ctx + c.SIZE)):
@@ -249,21 +249,21 @@ def stage(ctx, sequence, k):
         if begin >= sent_bytes(ctx, peer):
             continue
         if k > 1:
-            status = await_step(ctx, sequence, k - 1, peer)
+            status = await_step(ctx, turn, k - 1, peer)
             if status != c.OK:
                 return status
         reader = peer
         if is_cut:
-            stage_for(ctx, sequence, k, reader)
+            stage_for(ctx, turn, k, reader)
     if reader >= 0 and not is_cut:
-        stage_for(ctx, sequence, k, reader)
+        stage_for(ctx, turn, k, reader)
     return c.OK
 
 
-def stage_for(ctx, sequence, k, reader):
+def stage_for(ctx, turn, k, reader):
     """Copy part k of the block for a reader into this rank's cell."""
     length, begin = sent_bytes(ctx, reader), k * peek(ctx + c.PART)
-    place = part_cell(ctx, sequence, k, peek(ctx + c.RANK), reader, length)
+    place = part_cell(ctx, turn, k, peek(ctx + c.RANK), reader, length)
     put_block(ctx, place, reader, begin, min(begin + peek(ctx + c.PART), length))
 
 
@@ -276,29 +276,27 @@ def put_block(ctx, place, reader, begin, end):
         gather_runs(place, source_of(ctx, reader), run, stride, begin, end)
 
 
-def part_cell(ctx, sequence, k, sender, reader, length):
+def part_cell(ctx, turn, k, sender, reader, length):
     """Return where part k of a block of `length` bytes is staged."""
     index, shares = 0, 1
     if peek(ctx + c.IS_CUT):
         index, shares = reader - (reader > sender), shares_of_a_cell(ctx)
-    return cell_in_share(
-        ctx, sender, sequence, k, parts_of(ctx, length), min(length, peek(ctx + c.PART)), index, shares
-    )
+    return cell_in_share(ctx, sender, turn, k, parts_of(ctx, length), min(length, peek(ctx + c.PART)), index, shares)
 
 
-def read_source(ctx, sequence, k, is_last, peer):
+def read_source(ctx, turn, k, is_last, peer):
     """Copy part k of the block from a peer to its place, after the peer has published it; an exposed block at once, in
     the last round."""
     length, begin = received_bytes(ctx, peer), k * peek(ctx + c.PART)
-    if length > 0 and exposed(ctx, sequence, peer):
-        return read_block(ctx, sequence, peer, length) if is_last else c.OK
+    if length > 0 and exposed(ctx, peer):
+        return read_block(ctx, turn, peer, length) if is_last else c.OK
     if begin >= length:
         return c.OK
     if k > 0:
-        status = await_step(ctx, sequence, k, peer)
+        status = await_step(ctx, turn, k, peer)
         if status != c.OK:
             return status
-    place = part_cell(ctx, sequence, k, peer, peek(ctx + c.RANK), length)
+    place = part_cell(ctx, turn, k, peer, peek(ctx + c.RANK), length)
     get_block(ctx, place, peer, begin, min(begin + peek(ctx + c.PART), length))
     return c.OK
 
@@ -317,23 +315,23 @@ def get_block(ctx, place, peer, begin, end):
     note_copy(ctx, c.FETCH_PACE, begun, end - begin)
 
 
-def place_at(ctx, sequence, peer):
+def place_at(ctx, turn, peer):
     """Return where the block for this rank begins in what a peer exposes."""
     me, length = peek(ctx + c.RANK), peek(ctx + c.LENGTH)
     if peek(ctx + c.RECEIVED_COUNTS):
-        return get(table(ctx, peer, sequence), peek(ctx + c.SIZE), SEND_DISPLS, me) * length
+        return get(table(ctx, peer, turn), peek(ctx + c.SIZE), SEND_DISPLS, me) * length
     return me * length if peek(ctx + c.IS_CUT) else 0
 
 
-def read_block(ctx, sequence, peer, length):
+def read_block(ctx, turn, peer, length):
     """Copy an exposed block to its place; if it becomes runs, through private memory that fits a cache."""
-    start, target, scratch = place_at(ctx, sequence, peer), target_of(ctx, peer), peek(ctx + c.SCRATCH)
+    start, target, scratch = place_at(ctx, turn, peer), target_of(ctx, peer), peek(ctx + c.SCRATCH)
     run, stride = peek(ctx + c.TARGET_RUN), peek(ctx + c.TARGET_STRIDE)
     if run == stride:
-        return read_exposed(ctx, sequence, peer, start, target, length)
+        return read_exposed(ctx, peer, start, target, length)
     for done in range(0, length, c.SCRATCH_BYTES):
         count = min(c.SCRATCH_BYTES, length - done)
-        status = read_exposed(ctx, sequence, peer, start + done, scratch, count)
+        status = read_exposed(ctx, peer, start + done, scratch, count)
         if status != c.OK:
             return status
         scatter_runs(target, run, stride, scratch, done, done + count)
@@ -354,14 +352,14 @@ def copy_own(ctx, begin, end):
         move_runs(target, target_run, target_stride, source, source_run, source_stride, end)
 
 
-def await_readers(ctx, sequence, exposes):
+def await_readers(ctx, turn, exposes):
     """Wait until all readers have read what this rank exposes, or the cell that the next operation fills."""
     for i in range(1, peek(ctx + c.SIZE)):
         peer = peer_to_await(ctx, i)
         length = sent_bytes(ctx, peer)
         steps = parts_of(ctx, length) & -2
         if steps > 0 or (exposes and length > 0):
-            status = await_step(ctx, sequence, LAST if exposes else steps, peer)
+            status = await_step(ctx, turn, LAST if exposes else steps, peer)
             if status != c.OK:
                 return status
     return c.OK

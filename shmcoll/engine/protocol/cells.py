@@ -1,20 +1,20 @@
 """Staging memory: where the bytes of a call are until the peers have read them, and how a rank writes them there.
 
-Each rank has two windows of WINDOW_BYTES in the region of its group. Turn s + k of a rank, that is round k of operation
-s, uses window (s + k) & 1, and in it a cell of at most CELL_BYTES. When a rank may write a cell, and when a peer may
-read it, is said by `block_mover.py` and by the other collectives. These rules are about windows: a rank writes into a
-window again after all that is in it has been read. So they hold wherever in its window a cell is. They call it cell
-(s + k) & 1. If readers have shares of a cell, a rank does not wait for all of them before it writes a part. It need
-not, because the shares of two readers never overlap.
+Each rank has two windows of WINDOW_BYTES in the region of its group. Round k of turn t (the t-th full operation, see
+`sync.py`) uses window (t + k) & 1, and in it a cell of at most CELL_BYTES. When a rank may write a cell, and when a
+peer may read it, is said by `block_mover.py` and by the other collectives. These rules are about windows: a rank writes
+into a window again after all that is in it has been read. So they hold wherever in its window a cell is. They call it
+cell (t + k) & 1. If readers have shares of a cell, a rank does not wait for all of them before it writes a part. It
+need not, because the shares of two readers never overlap.
 
-    cell of a turn   only its rank writes it, except where the collective says otherwise; peers read it after the
+    cell of a round  only its rank writes it, except where the collective says otherwise; peers read it after the
                      sequence word or the step that publishes it
-    its place        follows from the turn, the rounds and the length, which all ranks know before they open. Nobody
-                     stores it
+    its place        follows from turn, round, number of rounds and the length, which all ranks know before they
+                     open. Nobody stores it
 
 Cells move on. A core writes a line quickly if no other core holds it in a cache of its own. Peers have just read the
 lines of a cell, so a rank that wrote the same lines again would have to take each of them back. Instead the cells of
-successive turns follow one another, and a window is so long that the peers' caches have dropped a line before it
+successive rounds follow one another, and a window is so long that the peers' caches have dropped a line before it
 is written again (`usual_window` in `engine/memory/arena.py`). Two cores of a Zen 4 that share a last-level cache, a
 cache of 1 MiB each, one cell written and one read by each rank, us, in windows of one cell / 256 KiB / 1 MiB:
 16 KiB 2.4 / 2.4 / 1.2, 64 KiB 9.0 / 8.3 / 3.5, 256 KiB 24 / - / 13. Cells below MOVED_BYTES stay: 4 KiB take 0.5 us
@@ -29,56 +29,74 @@ a rank measures both (`pace.py`). No rule depends on how a cell was written: non
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
-from shmcoll.engine.layout import HEADER_INLINE, INLINE_BYTES, LINE, PAGE
+from shmcoll.engine.layout import EAGER_BYTES, HEADER_INLINE, INLINE_BYTES, LINE, PAGE
 from shmcoll.engine.protocol.pace import TIMED_BYTES, begin_copy, note_copy, passes_caches
 from shmcoll.engine.protocol.sync import header
 from shmcoll.engine.protocol.team import copy_in_parts, stream_in_parts
 
 MOVED_BYTES = 8 << 10
 
+EAGER = 0  # in place of a turn
 
-def cell(ctx, rank, sequence, k, length):
+
+def cell(ctx, rank, turn, k, length):
     """Return the address of the cell of a rank in round k of an operation that stages `length` bytes, the same number
     on all ranks that use this cell, in rounds of up to CELL_BYTES."""
     most = peek(ctx + c.CELL_BYTES)
-    return cell_of_round(ctx, rank, sequence, k, max(-(-length // most), 1), min(length, most))
+    return cell_of_round(ctx, rank, turn, k, max(-(-length // most), 1), min(length, most))
 
 
-def full_cell(ctx, rank, sequence, k):
+def full_cell(ctx, rank, turn, k):
     """Return the address of a cell of CELL_BYTES, for an operation whose number of rounds is not known to all yet."""
-    return cell_of_round(ctx, rank, sequence, k, 1, peek(ctx + c.CELL_BYTES))
+    return cell_of_round(ctx, rank, turn, k, 1, peek(ctx + c.CELL_BYTES))
 
 
-def cell_of_round(ctx, rank, sequence, k, rounds, length):
+def cell_of_round(ctx, rank, turn, k, rounds, length):
     """Return the address of the cell of a rank in round k of so many, in which it holds `length` bytes."""
-    return cell_in_share(ctx, rank, sequence, k, rounds, length, 0, 1)
+    return cell_in_share(ctx, rank, turn, k, rounds, length, 0, 1)
 
 
-def cell_in_share(ctx, rank, sequence, k, rounds, length, index, shares):
+def cell_in_share(ctx, rank, turn, k, rounds, length, index, shares):
     """Return the address of a cell for one reader, if each of so many readers has a share of the window, and rounds and
     a length of its own. Together they hold up to CELL_BYTES."""
     window, most = peek(ctx + c.WINDOW_BYTES), peek(ctx + c.CELL_BYTES)
     share = window // shares // LINE * LINE
-    start = peek(ctx + c.CELLS) + (2 * rank + ((sequence + k) & 1)) * window + index * share
+    start = peek(ctx + c.CELLS) + (2 * rank + ((turn + k) & 1)) * window + index * share
     if length < MOVED_BYTES or window == most:
         return start
     step = (length + PAGE - 1) & -PAGE
-    cells_before = (sequence * rounds + k) >> 1  # in this share, if all operations were like this one
+    cells_before = (turn * rounds + k) >> 1  # in this share, if all operations were like this one
     return start + cells_before % max(share // step, 1) * step
 
 
-def payload(ctx, rank, sequence, length):
-    """Return where `rank` stages the payload of a short operation: beside its header if it fits, else in its cell."""
-    if length <= INLINE_BYTES:
-        return header(ctx, rank, sequence) + HEADER_INLINE
-    return cell(ctx, rank, sequence, 0, length)
+def may_be_eager(length):
+    """Return whether the payload of an eager operation fits beside a header."""
+    return length <= EAGER_BYTES
 
 
-def payload_for(ctx, sender, reader, sequence, length):
+def beside_header(ctx, rank):
+    """Return where `rank` stages the payload of this operation if it fits beside its header."""
+    return header(ctx, rank) + HEADER_INLINE
+
+
+def payload(ctx, rank, turn, length):
+    """Return where `rank` stages the payload of a short operation: beside its header if there are few bytes, or if the
+    operation is EAGER, which has no turn; else in its cell."""
+    if turn == EAGER or length <= INLINE_BYTES:
+        return beside_header(ctx, rank)
+    return cell(ctx, rank, turn, 0, length)
+
+
+def payload_for(ctx, sender, reader, turn, length):
     """Return where `sender` stages the payload of a short operation for one reader: `length` bytes for each."""
     readers = peek(ctx + c.SIZE) - 1
     each = length if readers * length <= INLINE_BYTES else whole_lines(length)
-    return payload(ctx, sender, sequence, readers * each) + (reader - (reader > sender)) * each
+    return payload(ctx, sender, turn, readers * each) + (reader - (reader > sender)) * each
+
+
+def part_beside_header(ctx, sender, reader, length):
+    """Return where `sender` stages `length` bytes for one reader if those for all readers fit beside its header."""
+    return beside_header(ctx, sender) + (reader - (reader > sender)) * length
 
 
 def whole_lines(length):

@@ -68,14 +68,14 @@ def move_counted(ctx, covers, sender, receiver, is_cut, way):
             return status
     else:
         map_table(ctx, sender, receiver, is_cut)
-    return move_blocks(ctx, peek(ctx + c.SEQUENCE))
+    return move_blocks(ctx, peek(ctx + c.TURN))
 
 
 def open_and_check(ctx, covers, sender, receiver, is_cut, way):
     """Publish this rank's table, offer its blocks, open, and check the tables of all ranks. Return OK, COUNTS_KNOWN in
     the phase COUNTS, DISAGREE, or the status of an opening that has failed."""
-    sequence, size, me, own = begin(ctx, covers), peek(ctx + c.SIZE), peek(ctx + c.RANK), peek(ctx + TABLE)
-    shared = table(ctx, me, sequence)
+    turn, size, me, own = begin(ctx, covers), peek(ctx + c.SIZE), peek(ctx + c.RANK), peek(ctx + TABLE)
+    shared = table(ctx, me, turn)
     for i in range(TABLE_SIZES * size + TABLE_ENDS):
         store(shared + i * WORD, load(own + i * WORD))
     sends = sender in (ANYONE, me) and receiver != me
@@ -83,9 +83,9 @@ def open_and_check(ctx, covers, sender, receiver, is_cut, way):
     if sends and not sends_fit(own, size, receiver):
         poke(ctx + c.SENDS_TO, me)  # nothing, before all ranks refuse the call
     share = peek(ctx + c.X + c.BYTES) // (size if is_cut else 1) if sends else 0
-    offer_blocks(ctx, sequence, way, share, peek(ctx + PHASE) == BOTH)
-    status = exchange_headers(ctx, sequence)
-    return check_counts(ctx, sequence, sender, receiver) if status == c.OK else status
+    offer_blocks(ctx, turn, way, share, peek(ctx + PHASE) == BOTH)
+    status = exchange_headers(ctx)
+    return check_counts(ctx, turn, sender, receiver) if status == c.OK else status
 
 
 def map_table(ctx, sender, receiver, is_cut):
@@ -99,12 +99,12 @@ def map_table(ctx, sender, receiver, is_cut):
     poke(ctx + c.OWN_BYTES, peek(ctx + c.OWN_BYTES) * get(own, size, SEND_COUNTS, peek(ctx + c.RANK)))
 
 
-def check_counts(ctx, sequence, sender, receiver):
+def check_counts(ctx, turn, sender, receiver):
     """Check whether everything that `sender` sends to `receiver` fits. Return OK, COUNTS_KNOWN in the phase COUNTS, or
     DISAGREE."""
     size, me, own = peek(ctx + c.SIZE), peek(ctx + c.RANK), peek(ctx + TABLE)
-    tables, apart = table(ctx, 0, sequence), peek(ctx + c.STRIDE)
-    if sender != ANYONE and not dtypes_agree(ctx, sequence, sender):
+    tables, apart = table(ctx, 0, turn), peek(ctx + c.STRIDE)
+    if sender != ANYONE and not dtypes_agree(ctx, turn, sender):
         return c.DISAGREE
     if not all_fit(tables, apart, size, sender, receiver):
         return c.DISAGREE
@@ -115,12 +115,12 @@ def check_counts(ctx, sequence, sender, receiver):
     return c.COUNTS_KNOWN if peek(ctx + PHASE) == COUNTS else c.OK
 
 
-def dtypes_agree(ctx, sequence, root):
+def dtypes_agree(ctx, turn, root):
     """Return whether all arrays to receive into have the root's dtype. Write it into this rank's table."""
     size = peek(ctx + c.SIZE)
-    dtype = get(table(ctx, root, sequence), size, TABLE_SIZES, ELEMENT_TYPE)
+    dtype = get(table(ctx, root, turn), size, TABLE_SIZES, ELEMENT_TYPE)
     for rank in range(size):
-        given = get(table(ctx, rank, sequence), size, TABLE_SIZES, ELEMENT_TYPE)
+        given = get(table(ctx, rank, turn), size, TABLE_SIZES, ELEMENT_TYPE)
         if given >= 0 and given != dtype:
             return 0
     put(peek(ctx + TABLE), size, TABLE_SIZES, ELEMENT_TYPE, dtype)

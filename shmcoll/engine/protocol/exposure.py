@@ -12,8 +12,8 @@ writes them, before the opening:
     RESULT_BYTES   how long it is
 
 `ways.py` says when that pays. Each rank decides for its own array. In one call some ranks may do so and others not.
-After the opening all ranks see all headers, which do not change until this rank begins operation s + 2. So they agree
-on which ranks expose.
+After the opening all ranks see all headers, which do not change until this rank begins the next operation. So they
+agree on which ranks expose.
 
     array of r     r's peers read it after the opening, and before a step of theirs which says that they have read it.
                    r returns only after these steps. So the array is unchanged until it has been read
@@ -49,7 +49,7 @@ from shmcoll.engine.protocol.wait import has_failed
 from shmcoll.engine.protocol.ways import may_expose
 
 
-def expose(ctx, sequence, share, least):
+def expose(ctx, share, least):
     """Expose x before the opening if that pays. Return whether it is exposed. share: the bytes of it that each peer
     reads; 0 on a rank that has nothing to expose. least: the smallest share of private memory for which that pays."""
     place = 0
@@ -59,34 +59,34 @@ def expose(ctx, sequence, share, least):
             place = 0
         elif place == 0 and share >= least and is_readable(ctx):
             place = -peek(ctx + c.X + c.DATA)
-    store(my_header(ctx, sequence) + HEADER_EXPOSED, place)
-    store(my_header(ctx, sequence) + HEADER_EXPOSED_BYTES, peek(ctx + c.X + c.BYTES))
+    store(my_header(ctx) + HEADER_EXPOSED, place)
+    store(my_header(ctx) + HEADER_EXPOSED_BYTES, peek(ctx + c.X + c.BYTES))
     return place != 0
 
 
-def note_result(ctx, sequence, is_array):
+def note_result(ctx, is_array):
     """Write into this rank's header, before the opening, where its result is, and that it exposes nothing so far.
     `is_array`: the result is one array, and exists."""
-    store(my_header(ctx, sequence) + HEADER_EXPOSED, 0)
-    store(my_header(ctx, sequence) + HEADER_RESULT, place_in_arena(ctx, peek(ctx + c.OUT + c.DATA)) if is_array else 0)
-    store(my_header(ctx, sequence) + HEADER_RESULT_BYTES, peek(ctx + c.OUT + c.BYTES))
+    store(my_header(ctx) + HEADER_EXPOSED, 0)
+    store(my_header(ctx) + HEADER_RESULT, place_in_arena(ctx, peek(ctx + c.OUT + c.DATA)) if is_array else 0)
+    store(my_header(ctx) + HEADER_RESULT_BYTES, peek(ctx + c.OUT + c.BYTES))
 
 
-def expose_in_arena(ctx, sequence, length, has_result):
+def expose_in_arena(ctx, length, has_result):
     """Note, before the opening, where `length` bytes of x are if they are in the arena, and where this rank's result
     is. With 0 bytes x is not exposed. For reductions: they read the arrays of all ranks where they are, or of none."""
-    note_result(ctx, sequence, has_result)
+    note_result(ctx, has_result)
     if length > 0:
-        store(my_header(ctx, sequence) + HEADER_EXPOSED, place_in_arena(ctx, peek(ctx + c.X + c.DATA)))
-    store(my_header(ctx, sequence) + HEADER_EXPOSED_BYTES, length)
+        store(my_header(ctx) + HEADER_EXPOSED, place_in_arena(ctx, peek(ctx + c.X + c.DATA)))
+    store(my_header(ctx) + HEADER_EXPOSED_BYTES, length)
 
 
-def are_all_in_arena(ctx, sequence, which, length):
+def are_all_in_arena(ctx, which, length):
     """Return, after the opening, whether the array that a word of the header names, EXPOSED or RESULT, is in the arena
     on every rank. length: its bytes."""
     last = peek(ctx + c.ARENA_BYTES) - length + 1
     for rank in range(peek(ctx + c.SIZE)):
-        if not 0 < load(header(ctx, rank, sequence) + which) <= last:
+        if not 0 < load(header(ctx, rank) + which) <= last:
             return 0
     return 1
 
@@ -96,14 +96,14 @@ def place_in_arena(ctx, address):
     return offset + 1 if 0 <= offset < peek(ctx + c.ARENA_BYTES) else 0
 
 
-def exposed(ctx, sequence, rank):
+def exposed(ctx, rank):
     """Return, after the opening, where a rank exposes what is read; 0: it does not."""
-    return load(header(ctx, rank, sequence) + HEADER_EXPOSED)
+    return load(header(ctx, rank) + HEADER_EXPOSED)
 
 
-def end_exposure(ctx, sequence, steps):
+def end_exposure(ctx, turn, steps):
     """End an operation in which every rank may read what every other exposes, with step number `steps`."""
-    return c.ABORTED if has_ended(ctx) else publish_and_await_step(ctx, sequence, steps)
+    return c.ABORTED if has_ended(ctx) else publish_and_await_step(ctx, turn, steps)
 
 
 def works_in_place(ctx):
@@ -112,24 +112,24 @@ def works_in_place(ctx):
     return x < out + peek(ctx + c.OUT + c.BYTES) and out < x + peek(ctx + c.X + c.BYTES)
 
 
-def results_are_apart(ctx, sequence):
+def results_are_apart(ctx):
     """Return whether no rank's result overlaps what another rank exposes. Both are in the arena."""
     for a in range(peek(ctx + c.SIZE)):
-        place = load(header(ctx, a, sequence) + HEADER_EXPOSED)
+        place = load(header(ctx, a) + HEADER_EXPOSED)
         if place <= 0:
             continue
-        end = place + load(header(ctx, a, sequence) + HEADER_EXPOSED_BYTES)
+        end = place + load(header(ctx, a) + HEADER_EXPOSED_BYTES)
         for b in range(peek(ctx + c.SIZE)):
-            result = load(header(ctx, b, sequence) + HEADER_RESULT)
-            result_end = result + load(header(ctx, b, sequence) + HEADER_RESULT_BYTES)
+            result = load(header(ctx, b) + HEADER_RESULT)
+            result_end = result + load(header(ctx, b) + HEADER_RESULT_BYTES)
             if a != b and result > 0 and result < end and place < result_end:
                 return 0
     return 1
 
 
-def read_exposed(ctx, sequence, rank, offset, target, length):
+def read_exposed(ctx, rank, offset, target, length):
     """Copy `length` bytes from byte `offset` on of what a rank exposes. Return OK, or why the call must end."""
-    box = header(ctx, rank, sequence)
+    box = header(ctx, rank)
     place, available = load(box + HEADER_EXPOSED), load(box + HEADER_EXPOSED_BYTES)
     if length <= 0:
         return c.OK

@@ -10,7 +10,7 @@ def mailbox(ctx, rank):
     return peek(ctx + c.MAILBOXES) + rank * peek(ctx + c.STRIDE)
 
 
-def table(ctx, rank, sequence):
-    """Return the address of the table that `rank` writes for operation `sequence`."""
+def table(ctx, rank, turn):
+    """Return the address of the table that `rank` writes in the operation of that turn."""
     stride = (peek(ctx + c.RINGS) - TABLES) // 2
-    return mailbox(ctx, rank) + TABLES + (sequence & 1) * stride
+    return mailbox(ctx, rank) + TABLES + (turn & 1) * stride

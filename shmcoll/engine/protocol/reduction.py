@@ -114,7 +114,7 @@ def element_of(ctx, places, stride, rank):
     """Return the address of what `fold` reads of a rank first."""
     if stride != EXPOSED:
         return places + rank * stride
-    return peek(ctx + c.ARENA) + exposed(ctx, peek(ctx + c.SEQUENCE), rank) - 1 + places
+    return peek(ctx + c.ARENA) + exposed(ctx, rank) - 1 + places
 
 
 def fold(ctx, target, places, stride, count, start, ranks):

@@ -17,7 +17,7 @@ from shmcoll.engine import atomics, layout
 from shmcoll.engine import context as c
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group
-from shmcoll.engine.protocol import sync
+from shmcoll.engine.protocol import cells, sync
 from shmcoll.engine.protocol.reduction import ORDERED
 from tests.schedule.explorer.job import Job, Rank
 from tests.schedule.explorer.program import Violation
@@ -41,6 +41,11 @@ def _expect(rank: Rank, number: int, place: int, wanted: list[int]) -> None:
     for i, (here, there) in enumerate(zip(got, wanted, strict=True)):
         if here != there:
             raise Violation(f"wrong result in call {number}: element {i} is {here}, not {there}")
+
+
+def is_eager(words: int) -> bool:
+    """Return whether a call of so many words beside the header is eager: ranks may leave it before all have come."""
+    return words * WORD <= cells.EAGER_BYTES
 
 
 def _expected(wanted: int, status: int) -> int:
@@ -102,6 +107,10 @@ class AllReduce(Call):
 class Gather(Call):
     words: int
     root: int = 0
+
+    @property
+    def together(self) -> bool:  # type: ignore[override]
+        return not is_eager(self.words)
 
     def run(self, rank: Rank, number: int) -> int:
         _fill(rank, number, self.words)

@@ -13,8 +13,8 @@ from shmcoll.engine.layout import HEADER_SEQUENCE, WORD
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.messages.recv import find
 from shmcoll.engine.protocol.deadlock import begin_receive, end_receive, is_deadlocked
-from shmcoll.engine.protocol.sync import begin, exchange_headers, header, my_header
-from shmcoll.engine.protocol.wait import EVENTS, wake
+from shmcoll.engine.protocol.sync import begin, exchange_headers, header, publish_header
+from shmcoll.engine.protocol.wait import EVENTS
 from tests.schedule.explorer.calls import Barrier
 from tests.schedule.explorer.calls_of_messages import Receive
 from tests.schedule.explorer.job import Rank
@@ -70,23 +70,21 @@ class ReceiveInCircle(ReceiveLooking):
         return c.ABORTED
 
 
-def _open(ctx: int) -> int:
+def _open(ctx: int) -> None:
     """Begin a barrier, publish this rank's part, and say that this rank sleeps until the other one has."""
-    sequence = begin(ctx, COVERS)
-    atomics.store_release(my_header(ctx, sequence) + HEADER_SEQUENCE, sequence)
-    wake(ctx)
+    begin(ctx, COVERS)
+    publish_header(ctx)
     other = 1 - atomics.peek(ctx + c.RANK)
-    begin_receive(ctx, header(ctx, other, sequence) + HEADER_SEQUENCE, sequence, other)
-    return sequence
+    begin_receive(ctx, header(ctx, other) + HEADER_SEQUENCE, atomics.peek(ctx + c.SEQUENCE), other)
 
 
 def _looking() -> Any:
     def barrier(ctx: int) -> int:
-        sequence = _open(ctx)
+        _open(ctx)
         if is_deadlocked(ctx):
             raise Violation("a barrier finds a circle, and there is none")
         end_receive(ctx)
-        return exchange_headers(ctx, sequence)
+        return exchange_headers(ctx)
 
     return barrier
 

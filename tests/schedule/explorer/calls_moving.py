@@ -9,7 +9,7 @@ from shmcoll.collectives.broadcast import broadcast
 from shmcoll.collectives.scatter import BOTH, DATA, MARK, OPEN, PHASE, SHAPE, SOURCES, scatter
 from shmcoll.engine import atomics
 from shmcoll.engine import context as c
-from tests.schedule.explorer.calls import Call, _expect, _expected, _fill, value
+from tests.schedule.explorer.calls import Call, _expect, _expected, _fill, is_eager, value
 from tests.schedule.explorer.job import Rank
 from tests.schedule.explorer.program import Violation
 from tests.schedule.explorer.stand_ins import WORD
@@ -23,6 +23,10 @@ class Broadcast(Call):
     root: int = 0
     without: tuple[int, ...] = ()
     odd: int = -1
+
+    @property
+    def together(self) -> bool:  # type: ignore[override]
+        return not is_eager(self.words)
 
     def run(self, rank: Rank, number: int) -> int:
         words = self.words + (rank.number == self.odd)
@@ -86,16 +90,25 @@ class Scatter(Call):
     halfway: bool = False
     room: int = -1
 
+    def _is_refused(self, rank: Rank) -> bool:
+        """Return whether this rank is told that a part does not fit; in an eager call the root is not."""
+        is_full = not is_eager(self.words * (rank.job.ranks - 1))
+        return self.room >= 0 and (is_full or rank.number != self.root)
+
+    @property
+    def together(self) -> bool:  # type: ignore[override]
+        return not is_eager(self.words)
+
     def run(self, rank: Rank, number: int) -> int:
         rank.set(c.ARGUMENT, self.root)
         rank.set(PHASE, BOTH)
         rank.set(SOURCES, 0)
         rank.set(MARK, 0)
         status = self._send(rank, number) if rank.number == self.root else self._receive(rank, number)
-        return status if self.room < 0 else _expected(c.DISAGREE, status)
+        return _expected(c.DISAGREE, status) if self._is_refused(rank) else status
 
     def check(self, rank: Rank, number: int) -> None:
-        if self.room < 0:
+        if not self._is_refused(rank):
             place = self._ranks_in_order(rank).index(rank.number)
             wanted = [value(self.root, number, place * self.words + i) for i in range(self.words)]
         else:

@@ -8,7 +8,7 @@ from shmcoll.collectives.reduce_scatter import EVEN
 from shmcoll.engine import atomics
 from shmcoll.engine import context as c
 from shmcoll.engine.protocol.reduction import ORDERED, SOURCES
-from tests.schedule.explorer.calls import Call, _expect, _expected, _fill, value
+from tests.schedule.explorer.calls import Call, _expect, _expected, _fill, is_eager, value
 from tests.schedule.explorer.job import Rank
 from tests.schedule.explorer.program import Violation
 from tests.schedule.explorer.stand_ins import SHARED, WORD, read, write
@@ -24,6 +24,10 @@ class Reducing(Call):
     words: int
     in_place: bool = False
     ordered: bool = False
+
+    @property
+    def together(self) -> bool:  # type: ignore[override]
+        return self.operation == "reduce_scatter" or not is_eager(self.words)
 
     def run(self, rank: Rank, number: int) -> int:
         wanted = self._wanted(rank, number)

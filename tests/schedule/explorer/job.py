@@ -183,7 +183,7 @@ class Job:
             c.SLICE_BYTES: slice_bytes,
             c.POLLS: polls,
             c.YIELDS: yields,
-            c.SEQUENCE: sequence,
+            **dict.fromkeys((c.SEQUENCE, c.TURN, c.CREDIT), sequence),
             **dict.fromkeys(THRESHOLDS, exposing),
             c.READABLE: readable,
         }
@@ -294,8 +294,8 @@ class Job:
         rank, within = divmod(offset - layout.mailboxes_offset(self.ranks), layout.mailbox_bytes(self.ranks))
         names = ("PROGRESS", "PARKED", "SEMAPHORE", "CLOSED")
         words = {getattr(layout, word): word for word in names}
-        for half in (0, 1):
-            base = half * layout.HEADER_BYTES
+        for half in range(layout.HEADERS):
+            base = layout.header_offset(half)
             words[base + layout.HEADER_SEQUENCE] = f"SEQUENCE {half}"
             words[base + layout.HEADER_FINGERPRINT] = f"FINGERPRINT {half}"
             words[base + layout.HEADER_INLINE] = f"INLINE {half}"

@@ -69,7 +69,7 @@ MUTANTS = {
     "no fence in the waiter": Mutant("sleep_until", "        fence()\n", "", "park", BUFFERED),
     "no fence in the poster": Mutant("wait.wake", "    fence()\n", "", "park", BUFFERED),
     "a header is published without a release": Mutant(
-        "exchange_headers",
+        "publish_header",
         "store_release(my_header",
         "store(my_header",
         "all_reduce in place",
@@ -117,24 +117,24 @@ MUTANTS = {
         sampled=True,
     ),
     "does not see that a peer has returned": Mutant(
-        "has_left", "    offset = ", "    return 0\n    offset = ", "a rank returns"
+        "wait.has_left", "    offset = ", "    return 0\n    offset = ", "a rank returns"
     ),
     "shared arrays are left before all have read them": Mutant(
         "collectives.all_reduce_parts.reduce_in_parts",
-        "end_exposure(ctx, sequence, 2 * rounds)",
+        "end_exposure(ctx, turn, 2 * rounds)",
         "c.OK",
         "shared all_reduce",
     ),
     "a part is copied before it is there": Mutant(
         "collectives.all_reduce_parts.collect_parts",
-        "await_step(ctx, sequence, 2 * k + 1, peer)",
+        "await_step(ctx, turn, 2 * k + 1, peer)",
         "c.OK",
         "shared all_reduce",
     ),
     "a part is told of before it is there": Mutant(
         "collectives.all_reduce_parts.reduce_part",
         "    status = fold_slices(",
-        "    publish_step(ctx, sequence, 2 * k + 1)\n    status = fold_slices(",
+        "    publish_step(ctx, turn, 2 * k + 1)\n    status = fold_slices(",
         "shared all_reduce",
     ),
     "who has read shared arrays does not look whether they held": Mutant(
@@ -147,40 +147,68 @@ MUTANTS = {
     ),
     "outs that overlap go on": Mutant(
         "collectives.all_reduce.reduce_for",
-        "if results_fit(ctx, sequence)",
+        "if results_fit(ctx)",
         "if True",
         "shared all_reduce, then others",
     ),
-    "the opening rings nobody": Mutant("exchange_headers", "    wake(ctx)\n", "", "barrier, 2 ranks"),
+    "the opening rings nobody": Mutant("publish_header", "    wake(ctx)\n", "", "barrier, 2 ranks"),
     "the opening forgets the last peer": Mutant(
-        "exchange_headers", "range(1, size)", "range(1, size - 1)", "barrier, 3 ranks"
+        "meet_all", "range(1, peek(ctx + c.SIZE))", "range(1, peek(ctx + c.SIZE) - 1)", "barrier, 3 ranks"
     ),
     "waits for the operation before": Mutant(
-        "exchange_headers",
+        "sync.meet",
         "HEADER_SEQUENCE, sequence, peer",
         "HEADER_SEQUENCE, sequence - 1, peer",
         "barrier, 2 ranks",
     ),
     "fingerprints are not compared": Mutant(
-        "exchange_headers",
-        "load(theirs + HEADER_FINGERPRINT) != fingerprint",
+        "sync.meet",
+        "load(theirs + HEADER_FINGERPRINT) != peek(ctx + c.FINGERPRINT)",
         "False",
         "disagreement",
     ),
     "the composite call is left out of the fingerprint": Mutant(
-        "sync.begin",
-        "reduction, algorithm, 0)",
-        "reduction, algorithm & 0xFF, 0)",
+        "sync.announce",
+        "0, reduction, algorithm, 0)",
+        "0, reduction, algorithm & 0xFF, 0)",
         "disagreement on the composite call",
     ),
-    "leaves at the first mismatch": Mutant(
-        "exchange_headers", "verdict = c.MISMATCH", "return c.MISMATCH", "disagreement, 3 ranks"
+    "leaves at the first mismatch": Mutant("meet_all", "verdict = status", "return status", "disagreement, 3 ranks"),
+    "one header for all": Mutant("sync.slot", "(sequence & (HEADERS - 1))", "0", "barrier, 2 ranks"),
+    "no rank waits for room": Mutant(
+        "keep_room", "return c.OK\n    sequence", "pass\n    return c.OK\n    sequence", "broadcasts run ahead"
     ),
-    "one header for all": Mutant("header", "(sequence & 1)", "0", "barrier, 2 ranks"),
-    "one cell for all": Mutant("cell_in_share", "((sequence + k) & 1)", "1", "all_reduce in cells"),
+    "the ring has one slot more": Mutant(
+        "keep_room", "newest + 2 - HEADERS", "newest + 1 - HEADERS", "broadcasts run further ahead"
+    ),
+    "leaves run ahead of the ring": Mutant(
+        "keep_room", "newest + 2 - HEADERS", "newest + 1 - HEADERS", "gathers run further ahead"
+    ),
+    "eager operations take turns": Mutant(
+        "next_turn", "return turn", "return peek(ctx + c.SEQUENCE)", "ahead, then cells"
+    ),
+    "a rank without an array takes no turn": Mutant(
+        "collectives.broadcast.open_with_root",
+        "    next_turn(ctx)\n    return",
+        "    return",
+        "ahead without an array, then cells",
+    ),
+    "histories are not compared": Mutant("keep_room", "not is_ahead and", "False and", "each rank is the root"),
+    "a header that is written over is compared": Mutant(
+        "keep_room", "not is_ahead and", "True and", "broadcasts run ahead"
+    ),
+    "the root publishes before it has a payload": Mutant(
+        "collectives.broadcast.open_and_check",
+        "        copy(beside_header(ctx, root), peek(ctx + c.X + c.DATA), peek(ctx + c.X + c.BYTES))\n"
+        "        publish_header(ctx)\n",
+        "        publish_header(ctx)\n"
+        "        copy(beside_header(ctx, root), peek(ctx + c.X + c.DATA), peek(ctx + c.X + c.BYTES))\n",
+        "broadcasts run ahead",
+    ),
+    "one cell for all": Mutant("cell_in_share", "((turn + k) & 1)", "1", "all_reduce in cells"),
     "a reader looks for a cell where its own is": Mutant(
         "cell_in_share",
-        "(sequence * rounds + k) >> 1",
+        "(turn * rounds + k) >> 1",
         "peek(ctx + c.RANK)",
         "all_gather of 3 rounds, cells move on",
     ),
@@ -188,40 +216,40 @@ MUTANTS = {
     "steps are one too early": Mutant("await_step", "+ steps,", "+ steps - 1,", "gather"),
     "steps of the operation before count": Mutant(
         "await_step",
-        "(sequence << STEP_BITS) + steps",
+        "(turn << STEP_BITS) + steps",
         "steps",
         "gather of 2 rounds, then all_reduce",
     ),
     "PROGRESS is never brought along": Mutant(
-        "sync.begin", "== 0:", "== 0 and False:", "gather of 2 rounds where PROGRESS wraps"
+        "next_turn", "== 0:", "== 0 and False:", "gather of 2 rounds where PROGRESS wraps"
     ),
     "PROGRESS is brought along too far": Mutant(
-        "sync.begin", "sequence, 0)", "sequence, 1)", "gather of 2 rounds where PROGRESS wraps"
+        "next_turn", "turn, 0)", "turn, 1)", "gather of 2 rounds where PROGRESS wraps"
     ),
     "payload after the opening": Mutant(
         "collectives.all_reduce.flat",
-        "    copy(payload(ctx, peek(ctx + c.RANK), sequence, length), peek(ctx + c.X + c.DATA), length)\n"
-        "    status = exchange_headers(ctx, sequence)\n",
-        "    status = exchange_headers(ctx, sequence)\n"
-        "    copy(payload(ctx, peek(ctx + c.RANK), sequence, length), peek(ctx + c.X + c.DATA), length)\n",
+        "    copy(payload(ctx, peek(ctx + c.RANK), turn, length), peek(ctx + c.X + c.DATA), length)\n"
+        "    status = exchange_headers(ctx)\n",
+        "    status = exchange_headers(ctx)\n"
+        "    copy(payload(ctx, peek(ctx + c.RANK), turn, length), peek(ctx + c.X + c.DATA), length)\n",
         "all_reduce",
     ),
     "the ring adds without waiting": Mutant(
         "collectives.all_reduce_ring.accumulate",
-        "await_step(ctx, sequence, k * size + t, left)",
+        "await_step(ctx, turn, k * size + t, left)",
         "c.OK",
         "ring, 3 ranks",
         sampled=True,
     ),
     "the ring finishes without waiting": Mutant(
         "collectives.all_reduce_ring.finish",
-        "await_step(ctx, sequence, (k + 1) * size - 1, peer_before(ctx, 1))",
+        "await_step(ctx, turn, (k + 1) * size - 1, peer_before(ctx, 1))",
         "c.OK",
         "ring",
     ),
     "the ring copies out without waiting": Mutant(
         "collectives.all_reduce_ring.collect",
-        "await_step(ctx, sequence, (k + 1) * size, peer_after(ctx, i))",
+        "await_step(ctx, turn, (k + 1) * size, peer_after(ctx, i))",
         "c.OK",
         "ring",
     ),
@@ -244,19 +272,19 @@ MUTANTS = {
     ),
     "parts are reduced before they are laid": Mutant(
         "collectives.all_reduce_parts.reduce_part",
-        "publish_and_await_step(ctx, sequence, 2 * k)",
-        "publish_step(ctx, sequence, 2 * k) or c.OK",
+        "publish_and_await_step(ctx, turn, 2 * k)",
+        "publish_step(ctx, turn, 2 * k) or c.OK",
         "ordered all_reduce",
     ),
     "parts are collected before they are reduced": Mutant(
         "collectives.all_reduce_parts.collect_parts",
-        "await_step(ctx, sequence, 2 * k + 1, peer)",
+        "await_step(ctx, turn, 2 * k + 1, peer)",
         "c.OK",
         "ordered all_reduce",
     ),
     "the root of the ring does not wait": Mutant(
         "collectives.all_reduce_ring.collect",
-        "await_step(ctx, sequence, (k + 1) * size, peer_after(ctx, i))",
+        "await_step(ctx, turn, (k + 1) * size, peer_after(ctx, i))",
         "c.OK",
         "reduce by the ring",
     ),
@@ -279,14 +307,14 @@ MUTANTS = {
     ),
     "the root says that it has collected before it has": Mutant(
         "collectives.all_reduce_ring.finish",
-        "publish_step(ctx, sequence, (k + 1) * size)",
-        "publish_step(ctx, sequence, (k + 1) * size + 1)",
+        "publish_step(ctx, turn, (k + 1) * size)",
+        "publish_step(ctx, turn, (k + 1) * size + 1)",
         "reduce by the ring, 3 ranks",
         sampled=True,
     ),
     "blocks pass on without waiting": Mutant(
         "collectives.reduce_scatter.ring_round",
-        "await_step(ctx, sequence, k * size + t, left)",
+        "await_step(ctx, turn, k * size + t, left)",
         "c.OK",
         "reduce_scatter by the ring",
     ),
@@ -301,13 +329,13 @@ MUTANTS = {
     ),
     "pieces are reduced before they are laid": Mutant(
         "collectives.reduce_scatter.stage_next",
-        "publish_and_await_step(ctx, sequence, k)",
-        "publish_step(ctx, sequence, k) or c.OK",
+        "publish_and_await_step(ctx, turn, k)",
+        "publish_step(ctx, turn, k) or c.OK",
         "ordered reduce_scatter",
     ),
     "the pieces' cells are released too early": Mutant(
         "collectives.reduce_scatter.cells",
-        "release_cells(ctx, sequence, rounds, rounds)",
+        "release_cells(ctx, turn, rounds, rounds)",
         "c.OK",
         "ordered reduce_scatter of 2 rounds",
     ),
@@ -321,12 +349,12 @@ MUTANTS = {
         "collectives.prefix_reduction.await_slice", "i - 2 * size + 1", "i - 2 * size", "chain"
     ),
     "the chain lies in the next operation's cells": Mutant(
-        "collectives.prefix_reduction.slot", "sequence, 2 * turn, 1", "sequence, 1 + 2 * turn, 1", "chain of exscan"
+        "collectives.prefix_reduction.slot", "turn, 2 * filling, 1", "turn, 1 + 2 * filling, 1", "chain of exscan"
     ),
     "a slice is passed on before it is kept": Mutant(
         "collectives.prefix_reduction.add_and_copy",
         "    return reduce(ctx, STORE",
-        "    publish_step(ctx, peek(ctx + c.SEQUENCE), i + 1)\n    return reduce(ctx, STORE",
+        "    publish_step(ctx, peek(ctx + c.TURN), i + 1)\n    return reduce(ctx, STORE",
         "chain, 3 ranks",
         sampled=True,
     ),
@@ -338,23 +366,23 @@ MUTANTS = {
         sampled=True,
     ),
     "shapes that differ go unseen beside a rank without an array": Mutant(
-        "collectives.broadcast.open_and_check", "compare_headers(ctx, sequence, root)", "c.OK", "broadcast refused"
+        "collectives.broadcast.describes_call_of", "return False", "return True", "broadcast refused"
     ),
     "a rank without an array is taken for one that disagrees": Mutant(
-        "collectives.broadcast.open_and_check",
-        "compare_headers(ctx, sequence, root)",
-        "c.MISMATCH",
+        "collectives.broadcast.compare_headers",
+        "        return c.OK\n",
+        "        return c.MISMATCH\n",
         "broadcast with and without an array",
     ),
     "only the rank itself judges its out": Mutant(
-        "collectives.scatter.open_and_check",
+        "collectives.scatter.check_all",
         "range(peek(ctx + c.SIZE))",
         "range(peek(ctx + c.RANK), peek(ctx + c.RANK) + 1)",
         "scatter refused",
     ),
     "shapes are not compared": Mutant(
         "collectives.scatter.fits",
-        "dimension(ctx, sequence, rank, i) != dimension(ctx, sequence, root, i)",
+        "dimension(ctx, rank, i) != dimension(ctx, root, i)",
         "False",
         "scatter refused",
     ),

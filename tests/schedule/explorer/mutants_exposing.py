@@ -7,19 +7,19 @@ SIGNAL = {"signals": 1}
 MUTANTS_EXPOSING = {
     "a rank leaves before its exposed array has been read": Mutant(
         "end_exposure",
-        "publish_and_await_step(ctx, sequence, steps)",
+        "publish_and_await_step(ctx, turn, steps)",
         "c.OK",
         "shared all_reduce",
     ),
     "a rank leaves before its array has been reduced": Mutant(
-        "collectives.reduce_scatter.shared", "end_exposure(ctx, sequence, 1) if", "c.OK if", "shared reduce_scatter"
+        "collectives.reduce_scatter.shared", "end_exposure(ctx, turn, 1) if", "c.OK if", "shared reduce_scatter"
     ),
     "a rank leaves before its array is part of a scan": Mutant(
-        "collectives.prefix_reduction.direct", "end_exposure(ctx, sequence, 1) if", "c.OK if", "shared scan"
+        "collectives.prefix_reduction.direct", "end_exposure(ctx, turn, 1) if", "c.OK if", "shared scan"
     ),
     "a rank leaves before its part of a reduce has been read": Mutant(
         "collectives.all_reduce_parts.reduce_in_parts",
-        "end_exposure(ctx, sequence, 2 * rounds)",
+        "end_exposure(ctx, turn, 2 * rounds)",
         "c.OK",
         "shared reduce",
     ),
@@ -32,7 +32,7 @@ MUTANTS_EXPOSING = {
     ),
     "a root replaces elements that another rank still reads": Mutant(
         "collectives.all_reduce_parts.collect_parts",
-        "await_step(ctx, sequence, 2 * k + 1, peer)",
+        "await_step(ctx, turn, 2 * k + 1, peer)",
         "c.OK",
         "shared reduce",
     ),

@@ -4,9 +4,9 @@ from tests.schedule.explorer.mutants import Mutant
 
 MOVER = "engine.protocol.block_mover."
 SIGNAL = {"signals": 1}
-STAGE = "            status = c.OK if exposes else stage(ctx, sequence, k)\n"
+STAGE = "            status = c.OK if exposes else stage(ctx, turn, k)\n"
 CHECK = "            if status != c.OK:\n                return status\n"
-PUBLISH = "            publish_step(ctx, sequence, k)\n"
+PUBLISH = "            publish_step(ctx, turn, k)\n"
 
 # bug: function, old, new, scenarios
 BUGS = {
@@ -26,24 +26,24 @@ BUGS = {
         ),
     ),
     "a reader does not wait": (
-        "read_source", "await_step(ctx, sequence, k, peer)", "c.OK",
+        "read_source", "await_step(ctx, turn, k, peer)", "c.OK",
         ("gather", "broadcast", "scatter", "all_gather of 3 rounds", "all_to_all", "all_to_all_v", "permute"),
     ),
     "all parts are staged in one cell": (
-        "part_cell", "sequence, k, parts_of", "sequence, 0, parts_of", ("all_gather of 3 rounds", "all_to_all_v")
+        "part_cell", "turn, k, parts_of", "turn, 0, parts_of", ("all_gather of 3 rounds", "all_to_all_v")
     ),
     "a part is published before it is staged": (
-        "move_blocks", STAGE + CHECK + PUBLISH, PUBLISH + STAGE + CHECK,
+        "move_all", STAGE + CHECK + PUBLISH, PUBLISH + STAGE + CHECK,
         ("all_to_all", "all_gather of 3 rounds", "all_gather_v", "gather_v"),
     ),
     "a step says that a part is read that is not": (
-        "move_blocks", "sequence, k)\n        ready", "sequence, k + 1)\n        ready",
+        "move_all", "turn, k)\n        ready", "turn, k + 1)\n        ready",
         ("permute", "all_gather of 3 rounds"),
     ),
     "a reader says that it has read before it has": (
-        "move_blocks",
+        "move_all",
         "        for i in range(1",
-        "        publish_step(ctx, sequence, LAST)\n        for i in range(1",
+        "        publish_step(ctx, turn, LAST)\n        for i in range(1",
         (
             "broadcast",
             "gather of 2 rounds, then all_reduce",
@@ -90,7 +90,7 @@ MUTANTS_OF_BLOCKS = {
         sampled=True,
     ),
     "a reader does not look whether the root has left": Mutant(
-        MOVER + "move_blocks",
+        MOVER + "move_all",
         "has_ended(ctx)",
         "False",
         "a handler raises at the root of an exposed broadcast",

@@ -5,14 +5,14 @@ from tests.schedule.explorer.mutants import Mutant
 MUTANTS_OF_NEIGHBOURS = {
     "a face is read before it is laid": Mutant(
         "collectives.halo_exchange.fetch",
-        "await_step(ctx, sequence, step(axis, k), peer)",
+        "await_step(ctx, turn, step(axis, k), peer)",
         "c.OK",
         "halo of 2 rounds, then all_reduce",
     ),
     "who has not read a face says so": Mutant(
         "collectives.halo_exchange.exchange_faces",
         "        for side in range(2):\n",
-        "        publish_step(ctx, sequence, step(axis, k + 1))\n        for side in range(2):\n",
+        "        publish_step(ctx, turn, step(axis, k + 1))\n        for side in range(2):\n",
         "halo of 3 rounds",
     ),
     "a face lies in the next operation's cell": Mutant(

@@ -23,6 +23,7 @@ from tests.schedule.explorer.calls import (
     Gather,
     Post,
 )
+from tests.schedule.explorer.calls_ahead import BroadcastOfEach
 from tests.schedule.explorer.calls_exposing import IN_ARENA, Exposing
 from tests.schedule.explorer.calls_in_circles import (
     BarrierInCircle,
@@ -267,7 +268,26 @@ SCENARIOS = {
         2, (Broadcast(50, without=(1,)), IN_CELL), words=50, settings=HALF_CELLS
     ),
     "broadcast with and without an array": Scenario(3, (Broadcast(40, root=1, without=(2,)), IN_CELL), words=40),
-    "broadcast refused": Scenario(3, (Broadcast(2, without=(1,), odd=2),), words=3),
+    "broadcasts run ahead": Scenario(2, (Broadcast(1),) * 5),
+    "broadcasts run further ahead": Scenario(2, (Broadcast(1),) * 6),
+    "gathers run further ahead": Scenario(2, (Gather(1),) * 6),
+    "broadcasts run ahead, 3 ranks": Scenario(3, (Broadcast(1),) * 6),
+    "gathers run ahead": Scenario(2, (Gather(1),) * 5),
+    "gathers run ahead, 3 ranks": Scenario(3, (Gather(1, root=1),) * 5),
+    "roots take turns": Scenario(
+        2, (Broadcast(1), Reduce(root=1), Scatter(1, root=1), Gather(1), Scan(), Broadcast(2))
+    ),
+    "roots take turns, 3 ranks": Scenario(3, (Broadcast(1), Gather(1), Exscan(), Scatter(1, root=2), Reduce(root=1))),
+    "ahead, then cells": Scenario(2, (IN_CELL, Broadcast(1), IN_CELL, Gather(1), IN_CELL)),
+    "ahead without an array, then cells": Scenario(
+        2, (Broadcast(1, without=(1,)), Broadcast(8, without=(1,)), Broadcast(1, without=(1,)), IN_CELL)
+    ),
+    "ahead without a part, then cells": Scenario(
+        2, (Scatter(1, halfway=True), Scatter(8, halfway=True), Scatter(1, halfway=True), IN_CELL)
+    ),
+    "each rank is the root": Scenario(2, (BroadcastOfEach(),)),
+    "each rank is the root, 3 ranks": Scenario(3, (BroadcastOfEach(),)),
+    "broadcast refused": Scenario(3, (Broadcast(8, without=(1,), odd=2),), words=9),
     "all_gather": Scenario(2, (AllGather(2), AllGather(8, in_place=True))),
     "all_gather of 2 rounds, then all_reduce": Scenario(2, (AllGather(40), IN_CELL), words=80),
     "all_gather of 3 rounds": Scenario(2, (AllGather(70),), words=140),

@@ -243,6 +243,9 @@ def exploring() -> Iterator[None]:
         for name, value in (("PART_UNIT", 1), ("PAUSES", 1)):
             put(team, name, value)
         put(cells, "MOVED_BYTES", 64)
+        put(cells, "EAGER_BYTES", 48)
+        put(sync, "HEADERS", 4)
+        put(sync, "LAG", 2)
         put(offer, "LONGER", 1)
         put(sys.modules["shmcoll.collectives.prefix_reduction"], "MOST_DIRECT", 3)
         put(sys.modules["shmcoll.collectives.prefix_reduction"], "LONG", 64)
