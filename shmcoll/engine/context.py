@@ -75,9 +75,9 @@ from shmcoll.engine.layout import WORD
 ) = (WORD * i for i in range(63))
 
 # how far this rank is, see `engine/protocol/sync.py`
-TURN, HISTORY, CREDIT = (WORD * i for i in range(86, 89))
+TURN, HISTORY, CREDIT = (WORD * i for i in range(91, 94))
 
-PLACES = 89 * WORD  # address of a table of lines, see `engine/native/call_places.py`; 0: none are noted
+PLACES = 94 * WORD  # address of a table of lines, see `engine/native/call_places.py`; 0: none are noted
 
 PROFILE = 82 * WORD  # address of what is recorded of this communicator, see `engine/protocol/profile.py`; 0: nothing
 CHOICES = 90 * WORD  # where the words of `engine/protocol/choices.py` are, from here on; 0: nothing is measured
