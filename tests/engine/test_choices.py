@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shmcoll.engine import atomics, layout
+from shmcoll.engine import atomics
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory.thresholds import Thresholds
@@ -40,6 +40,7 @@ from shmcoll.engine.protocol.choices import (
 from shmcoll.engine.protocol.pace import UNIT
 from shmcoll.engine.protocol.ways import NEVER, RANGE
 from shmcoll.engine.system.cores import usable_cores
+from tests.support.switches import exposed
 
 
 class Rank:
@@ -196,13 +197,6 @@ def test_nothing_is_chosen_with_more_ranks_than_cores(ranks: Any, number: int) -
     assert ranks(number, work) == [number <= usable_cores()] * number
 
 
-def has_exposed(comm: Any) -> bool:
-    """Whether this rank has exposed its array in its last call."""
-    group, sequence = comm._dispatcher.group, int(comm._dispatcher.words[c.SEQUENCE // WORD])
-    header = group.mailbox(comm.rank) + (sequence & 1) * layout.HEADER_BYTES
-    return group.arena.load(header + layout.HEADER_EXPOSED) != 0
-
-
 CALLS_OF_EXCHANGES = ("all_to_all", "collective_permute", "all_to_all_v", "all_gather")
 
 
@@ -232,7 +226,7 @@ def test_calls_go_the_faster_way_and_measure_it(ranks: Any, name: str) -> None:
             known[TRIAL // WORD :: CHOICE_BYTES // WORD] = 10**9
             known[CALLS // WORD :: CHOICE_BYTES // WORD] = 10**6
             assert np.array_equal(calls[name](), wanted[name])
-            return has_exposed(comm)
+            return exposed(comm) != 0
 
         known = comm._dispatcher._choices
         known_ways = np.arange(EXCHANGES * LENGTHS, KINDS * LENGTHS) * (CHOICE_BYTES // WORD) + WAY // WORD
@@ -275,7 +269,7 @@ def test_thresholds_of_a_terabyte_keep_all_arrays_in_the_cells(ranks: Any) -> No
             ):
                 comm._dispatcher._choices[WAY // WORD :: CHOICE_BYTES // WORD] = 1
                 call()
-                found.append(has_exposed(comm))
+                found.append(exposed(comm) != 0)
         return found
 
     environment = {"SHMCOLL_DIRECT_BYTES": "1T", "SHMCOLL_EXCHANGE_BYTES": "1T"}
