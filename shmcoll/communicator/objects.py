@@ -9,8 +9,8 @@ whole: pickles of some KiB without buffers in arrays of equal lengths, all other
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
-from threading import get_ident
 from typing import Any, Literal, TypeVar, cast, overload
 
 from shmcoll.calls import arguments as given
@@ -315,7 +315,7 @@ class Parts(ObjectParts, Objects):
         words = self._words
         if self._whole.profile or words[_ACTIVE] or words[_COLLECTIVE] or words[_OWNER]:
             return self._make(call, Parts._all_parts, (first, rest, given))
-        words[_COLLECTIVE] = get_ident() << CALL_BITS | CODES.get(call, 0)
+        words[_COLLECTIVE] = threading.get_ident() << CALL_BITS | CODES.get(call, 0)
         try:
             told = first(self, *given)
             return rest(self, told, *given) if type(told) is More else told

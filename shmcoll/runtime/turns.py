@@ -69,7 +69,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -200,7 +199,7 @@ class Turns:
         """Make a collective of several native calls, or one that waits for its turn, and return its result. If another
         thread makes a collective, no call is made, and `REFUSED` is returned. A call within such a call is part of it.
         left: called with an exception that comes out of the call, before any other thread makes a collective."""
-        words, me, is_held = self._shared, get_ident(), False
+        words, me, is_held = self._shared, threading.get_ident(), False  # by its name: gevent replaces it
         try:
             # In a fork of the rank, where the call is refused, `guard` may be locked forever
             if not (words[_COLLECTIVE] >> CALL_BITS == me or words[_OWNER] == me or self.is_shut):
