@@ -83,7 +83,7 @@ def offered(script: Path, *words: str) -> set[str]:
         ("shmrun -n 4 -- --rep", set()),
         ("shmrun --completion ", {"bash", "zsh"}),
         ("shmbench all_red", {"all_reduce"}),
-        ("shmbench d", {"diff"}),
+        ("shmbench di", {"diff"}),
         ("shmbench diff --f", {"--fail-above"}),
         ("shmbench all_reduce -d bfl", {"bfloat16"}),
         ("shmbench compare --json x all_t", {"all_to_all", "all_to_all_v"}),
