@@ -17,7 +17,7 @@ ABOUT_THE_INSIDE = {
     "communicator/test_other_names.py",
     "conformance/test_common_dtype.py",
     "conformance/test_jit_messages.py",
-    "conformance/test_objects.py",
+    "conformance/test_threads_of_a_rank.py",
     "crash/test_buffer_check.py",
     "crash/test_composite_calls.py",
     "crash/test_deadlock.py",
@@ -26,6 +26,7 @@ ABOUT_THE_INSIDE = {
     "crash/test_making_groups.py",
     "crash/test_out_of_memory.py",
     "crash/test_random_mismatch.py",
+    "crash/test_running_ahead.py",
     "fault_injection/test_hooks.py",
     "frontends/test_mindspore_tcp_store.py",
 }
