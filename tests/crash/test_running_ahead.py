@@ -9,6 +9,7 @@ import pytest
 
 from shmcoll import CollectiveMismatch, CollectiveTimeout, RankFailed
 from shmcoll.engine import layout
+from shmcoll.mindspore import Tensor, communication, ops
 from tests.support.frames import line_of
 from tests.support.ranks import published
 from tests.support.waiting import until
@@ -147,6 +148,28 @@ def test_a_mismatch_found_late_is_told_with_the_call_that_differed(ranks, n, oth
     usual = f"broadcast(int64[3], root=0) at {line_of(differ, 8)}"
     assert {rank for rank in calls if calls[rank] == usual} == set(range(n)) - {1}
     assert all(line in text for line in calls.values())
+
+
+#: calls in which code of the package, or of a front end, is between the program and the routine
+DEEP = {
+    "broadcast to None": lambda comm, root: comm.broadcast(number(0) if comm.rank == root else None, root),
+    "scatter to None": lambda comm, root: comm.scatter(np.zeros((3, 2)) if comm.rank == root else None, root),
+    "a front end": lambda comm, root: ops.Broadcast(root)((Tensor(np.zeros(3)),)),
+}
+
+
+@pytest.mark.parametrize("call", DEEP.values(), ids=DEEP)
+def test_the_line_is_the_programs_however_deep_the_call_was(ranks, call):
+    def run(comm) -> dict[int, str]:
+        communication.init()
+        with pytest.raises(CollectiveMismatch) as error:
+            call(comm, int(comm.rank == 1))
+            ops.Barrier()()
+        return error.value.calls
+
+    for calls in ranks(3, run):
+        assert all(one.endswith(f" at {line_of(call)}") for one in calls.values()), calls
+        assert len(calls) == 3
 
 
 def test_a_limit_names_the_ranks_for_which_the_call_waits(ranks):
