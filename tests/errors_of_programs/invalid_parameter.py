@@ -18,6 +18,7 @@ def refused(call: str) -> tuple[type[BaseException], str]:
 @program(KIND, odd=(ValueError, "broadcast on rank 1: root 9 is not a rank of this group"), others=refused("broadcast"))
 def invalid_root(comm: Any, wrong: bool) -> None:
     comm.broadcast(X, root=9 if is_odd(comm, wrong) else 0)
+    comm.barrier()
 
 
 @program(KIND, odd=(ValueError, "all_reduce on rank 1: unknown op 'average'.*'avg'"), others=refused("all_reduce"))

@@ -27,11 +27,13 @@ def disagree(odd: str) -> tuple[type[BaseException], str]:
 @program(KIND, everyone=disagree(r"broadcast\(float64\[8\], root=1\)"))
 def root(comm: Any, wrong: bool) -> None:
     comm.broadcast(X, root=int(is_odd(comm, wrong)))
+    comm.barrier()  # ranks that have run ahead learn of it here
 
 
 @program(KIND, everyone=disagree(r"reduce\(float64\[8\], sum, root=1\)"))
 def root_of_a_reduction(comm: Any, wrong: bool) -> None:
     comm.reduce(X, root=int(is_odd(comm, wrong)))
+    comm.barrier()
 
 
 @program(KIND, everyone=disagree(r"all_reduce\(float64\[8\], max\)"))

@@ -97,7 +97,7 @@ def test_a_handle_of_nothing_is_complete():
 def test_a_handle_raises_the_error_every_time(ranks, told):
     def run(comm) -> list:
         init_process_group()
-        x = np.zeros(2 + comm.rank)
+        x = np.zeros(100 + comm.rank)  # so many that the sender does not run ahead
         handle = gather(x, [np.zeros_like(x)] * 2 if comm.rank else [x.copy(), x.copy()], async_op=True)
         errors = []
         for _ in range(2):

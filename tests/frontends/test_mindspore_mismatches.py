@@ -9,13 +9,13 @@ from shmcoll.mindspore.mint.distributed import all_reduce, gather
 
 
 def test_different_shapes_and_types_are_an_error_on_all_ranks(ranks):
-    """Each call ends a group of its own."""
+    """Each call ends a group of its own. The arrays are so long that no sender runs ahead."""
 
     def run(comm) -> list:
         communication.init()
         n, r = comm.size, comm.rank
-        shaped = Tensor(np.ones((n, 2 + r), np.float32))
-        typed = Tensor(np.ones((n, 2), (np.float32, np.int32)[r]))
+        shaped = Tensor(np.ones((n, 100 + r), np.float32))
+        typed = Tensor(np.ones((n, 100), (np.float32, np.int32)[r]))
 
         def gathered(x: Tensor, group: str) -> None:
             gather(x, [Tensor(np.zeros(x.shape), x.dtype) for _ in range(n)], group=group)

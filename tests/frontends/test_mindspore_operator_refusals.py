@@ -300,7 +300,7 @@ def test_counts_that_do_not_fit_are_refused_on_all_ranks(ranks, told):
             told(lambda: ops.AllGatherV()(x, [2, 3])),
             told(lambda: ops.NeighborExchange([], [], (), (), ms.float64)(())),
             told(lambda: ops.NeighborExchange([1 - comm.rank], [1 - comm.rank], ([1],), ([2],), ms.float64)((x,))),
-            told(lambda: ops.CollectiveScatter(0)(np.ones(2 + 2 * comm.rank))),
+            told(lambda: ops.CollectiveScatter(0)(np.ones(200 + 2 * comm.rank))),
             told(lambda: ops.AllReduce()(x)),
         ]
 

@@ -173,7 +173,7 @@ ENDS = {
         "rank 1 aborted: MPI_Abort(7) on MPI_COMM_WORLD",
     ),
     "uncaught": (
-        "world.Bcast(np.zeros(3), root=9 * world.rank)",
+        "world.Bcast(np.zeros(300), root=9 * world.rank)",
         1,
         "broadcast #1 on rank 0: rank 1 raised Exception: MPI_Bcast: root 9 is not in MPI_COMM_WORLD of 2 ranks",
     ),

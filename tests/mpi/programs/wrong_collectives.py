@@ -53,6 +53,16 @@ def of_one_thread(comm):
     comm.Allreduce(x, np.zeros(8))
 
 
+def then_met(call):
+    """Make a call of few bytes, in which a rank may run ahead, and one in which it learns that the calls differed."""
+
+    def both(comm):
+        call(comm)
+        comm.Barrier()
+
+    return both
+
+
 def of_freed_type(comm):
     """The others learn what was refused on the rank that they wait for."""
     datatype = MPI.DOUBLE.Create_contiguous(2).Commit()
@@ -60,6 +70,7 @@ def of_freed_type(comm):
     if odd:
         datatype.Free()
     comm.Bcast([x, 1, copy], root=0)
+    comm.Barrier()
 
 
 def sent(comm):
@@ -93,14 +104,14 @@ def raced(comm):
 
 #: by name: what is called, what rank 1 is told, and what the others are told, or rank 0 and then rank 2
 CASES = {
-    "roots": (lambda comm: comm.Bcast(x, root=int(odd)), disagree, disagree),
+    "roots": (then_met(lambda comm: comm.Bcast(x, root=int(odd))), disagree, disagree),
     "operators": (lambda comm: comm.Allreduce(x, y, op=MPI.MAX if odd else MPI.SUM), disagree, disagree),
     "counts": (lambda comm: comm.Allreduce(x[: 4 + 4 * odd], y[: 4 + 4 * odd]), disagree, disagree),
     "types": (lambda comm: comm.Allreduce(*((x.view("i8"), y.view("i8")) if odd else (x, y))), disagree, disagree),
-    "lengths": (lambda comm: comm.Bcast(x[: 4 + 4 * odd], root=0), disagree, disagree),
+    "lengths": (then_met(lambda comm: comm.Bcast(x[: 4 + 4 * odd], root=0)), disagree, disagree),
     "order": (lambda comm: comm.Barrier() if odd else comm.Allreduce(x, y), disagree, disagree),
     "non-blocking": (lambda comm: (comm.Ibarrier() if odd else comm.Iallreduce(x, y)).Wait(), disagree, disagree),
-    "objects": (lambda comm: comm.bcast(7, root=int(odd)), disagree, disagree),
+    "objects": (then_met(lambda comm: comm.bcast(7, root=int(odd))), disagree, disagree),
     "split": (lambda comm: comm.Barrier() if odd else comm.Split(0), disagree, disagree),
     "gather": (
         lambda comm: comm.Gatherv(x[: 4 + 4 * odd], [many, [4] * size, None, MPI.DOUBLE] if me == 0 else None),
