@@ -91,6 +91,9 @@ class Hooks:
         fences.release()
         ctypes.c_int64.from_address(address).value = value
 
+    def add(self, address: int, value: int) -> int:
+        return int(self._really(atomics.add, address, value))
+
     def fence(self) -> None:
         self._before()
         fences.fence()
