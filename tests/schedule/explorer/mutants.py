@@ -195,7 +195,7 @@ MUTANTS = {
     ),
     "histories are not compared": Mutant("keep_room", "not is_ahead and", "False and", "each rank is the root"),
     "a header that is written over is compared": Mutant(
-        "keep_room", "not is_ahead and", "True and", "broadcasts run ahead"
+        "keep_room", "not is_ahead and", "True and", "broadcasts run ahead of two roots"
     ),
     "the root publishes before it has a payload": Mutant(
         "collectives.broadcast.open_and_check",

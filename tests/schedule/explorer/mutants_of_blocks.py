@@ -12,7 +12,14 @@ PUBLISH = "            publish_step(ctx, turn, k)\n"
 BUGS = {
     "a sender does not wait for its readers": (
         "stage", "if k > 1:", "if False:",
-        ("gather", "broadcast", "scatter", "gather_v", "scatter_v", "chain of permute of 4 rounds"),
+        (
+            "gather",
+            "broadcast of 4 rounds, then all_reduce",
+            "scatter",
+            "gather_v",
+            "scatter_v",
+            "chain of permute of 4 rounds",
+        ),
     ),
     "a sender waits for one round less": (
         "stage", "k - 1, peer", "k - 2, peer",

@@ -93,7 +93,6 @@ IN_CELL = AllReduce(8)
 EXPOSING = {"exposing": 64}
 SPIN = {"polls": 1, "yields": 1}
 WINDOWS = {"window_bytes": 640}  # cells of up to 256 bytes move on in them
-HALF_CELLS = {"window_bytes": 256 + 128}  # a long broadcast has rounds of half a cell if a window is longer than one
 RING = {"flat_bytes": 64, "slice_bytes": 32}
 RING_OF_3 = RING | {"flat_bytes": 96}  # IN_CELL is flat with 3 ranks, too
 UNEVEN = all_to_all_v(((3, 40), (2, 1)))
@@ -258,19 +257,18 @@ SCENARIOS = {
     "all_gather_v refused": Scenario(2, (all_gather_v((3, 40), room=42), all_gather_v((3, 2))), words=43),
     "all_gather_v, 3 ranks": Scenario(3, (all_gather_v((40, 0, 3), halfway=True), IN_CELL), words=43),
     "broadcast": Scenario(2, (Broadcast(40), Broadcast(2, root=1)), words=40),
-    "broadcast of 4 rounds, then all_reduce": Scenario(2, (Broadcast(50), IN_CELL), words=50, settings=HALF_CELLS),
+    "broadcast of 4 rounds, then all_reduce": Scenario(2, (Broadcast(100), IN_CELL), words=100),
     "broadcast, 3 ranks": Scenario(3, (Broadcast(70, root=1), IN_CELL), words=70),
-    "broadcast of 4 rounds, 3 ranks": Scenario(3, (Broadcast(50, root=2), IN_CELL), words=50, settings=HALF_CELLS),
+    "broadcast of 4 rounds, 3 ranks": Scenario(3, (Broadcast(100, root=2), IN_CELL), words=100),
     "broadcast without an array": Scenario(
         2, (Broadcast(40, without=(1,)), Broadcast(2, root=1, without=(0,))), words=40
     ),
-    "broadcast of 4 rounds without an array": Scenario(
-        2, (Broadcast(50, without=(1,)), IN_CELL), words=50, settings=HALF_CELLS
-    ),
+    "broadcast of 4 rounds without an array": Scenario(2, (Broadcast(100, without=(1,)), IN_CELL), words=100),
     "broadcast with and without an array": Scenario(3, (Broadcast(40, root=1, without=(2,)), IN_CELL), words=40),
     "broadcasts run ahead": Scenario(2, (Broadcast(1),) * 5),
     "broadcasts run further ahead": Scenario(2, (Broadcast(1),) * 6),
     "gathers run further ahead": Scenario(2, (Gather(1),) * 6),
+    "broadcasts run ahead of two roots": Scenario(2, (Broadcast(1),) * 3 + (Broadcast(1, root=1),) * 2),
     "broadcasts run ahead, 3 ranks": Scenario(3, (Broadcast(1),) * 6),
     "gathers run ahead": Scenario(2, (Gather(1),) * 5),
     "gathers run ahead, 3 ranks": Scenario(3, (Gather(1, root=1),) * 5),
@@ -293,6 +291,7 @@ SCENARIOS = {
     "all_gather of 3 rounds": Scenario(2, (AllGather(70),), words=140),
     "all_gather of 3 rounds, cells move on": Scenario(2, (AllGather(70), AllGather(20)), words=140, settings=WINDOWS),
     "all_to_all of 2 rounds, cells move on": Scenario(2, (AllToAll(40), AllToAll(8)), words=80, settings=WINDOWS),
+    # rounds are half a cell, as a window is more than one
     "broadcast of 4 rounds, cells move on": Scenario(2, (Broadcast(50), IN_CELL), words=50, settings=WINDOWS),
     "reduce by the ring, cells move on": Scenario(2, (Reduce(words=20, root=1),), words=20, settings=RING | WINDOWS),
     "all_gather, 3 ranks": Scenario(3, (AllGather(100), IN_CELL), words=300),
