@@ -87,7 +87,7 @@ PAGE = 4096
 
 # --- job page ---------------------------------------------------------------------------------------------------------
 JOB_MAGIC = 0
-JOB_VERSION = 9
+JOB_VERSION = 8
 JOB_BYTES = 16  # size of the whole mapping
 JOB_RANKS = 24
 JOB_NONCE = 32  # 16 random bytes, passed to the ranks by the process that started them

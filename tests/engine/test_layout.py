@@ -125,6 +125,20 @@ def test_words_polled_and_words_parked_do_not_share_a_line() -> None:
     assert len(set(lines)) == len(lines)
 
 
+@pytest.mark.parametrize("part", ["JOB", "RECORD", "HEADER", "FLIGHT", "RING", "PIECE"])
+def test_places_are_those_of_words(part: str) -> None:
+    """An arena that is mapped is read by the word, and one that is only looked at by the byte."""
+    places = {name: place for name, place in vars(layout).items() if name.startswith(f"{part}_")}
+    assert len(places) > 5
+    assert {name for name, place in places.items() if place % layout.WORD} == set()
+
+
+def test_words_of_the_job_page_do_not_overlap() -> None:
+    places = [place for name, place in vars(layout).items() if name.startswith("JOB_")]
+    assert len(set(places)) == len(places)
+    assert not {layout.JOB_NONCE + layout.WORD} & set(places)
+
+
 def test_header_and_record_fit_their_room() -> None:
     assert layout.HEADER_INLINE + layout.EAGER_BYTES <= layout.HEADER_CALL
     assert layout.HEADER_ARGUMENTS + 16 <= layout.HEADER_COUNT
