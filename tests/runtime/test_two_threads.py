@@ -23,6 +23,7 @@ from tests.support.patience import PATIENCE
 from tests.support.waiting import until
 
 ONE = np.ones(2)
+LONG = np.ones(100)  # more than a header takes: even rank 0 waits in a scan
 FOREIGN = np.array(["2020-01-01"] * 2, "M8[D]")  # a dtype without reductions, which takes a second operation to tell
 BLOCK = np.ones((3, 3))
 
@@ -57,8 +58,8 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "reduce": lambda comm: comm.reduce(ONE),
     "reduce_scatter": lambda comm: comm.reduce_scatter(ONE),
     "reduce_scatter_v": lambda comm: comm.reduce_scatter_v(ONE, [1, 1]),
-    "scan": lambda comm: comm.scan(ONE),
-    "exscan": lambda comm: comm.exscan(ONE),
+    "scan": lambda comm: comm.scan(LONG),
+    "exscan": lambda comm: comm.exscan(LONG),
     "all_gather": lambda comm: comm.all_gather(ONE),
     "all_gather_v": lambda comm: comm.all_gather_v(ONE),
     "gather": lambda comm: comm.gather(ONE),
