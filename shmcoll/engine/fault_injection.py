@@ -48,8 +48,10 @@ def plan(rank: int) -> bool:
 
 
 def make_callable(record: Collective, words: np.ndarray) -> Callable[..., int]:
-    """Return the callable of a collective whose routine runs as plain Python."""
-    words[c.POLLS // layout.WORD] = words[c.YIELDS // layout.WORD] = 0
+    """Return the callable of a collective whose routine runs as plain Python. It cannot note lines as native code
+    does."""
+    for word in (c.POLLS, c.YIELDS, c.PLACES):
+        words[word // layout.WORD] = 0
     function = _PLAIN(entry.make_plain(record.routine, record))
     _kept.append(function)
     address = ctypes.cast(function, ctypes.c_void_p).value

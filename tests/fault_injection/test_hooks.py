@@ -9,6 +9,8 @@ import pytest
 
 from shmcoll.engine import atomics, fault_injection
 from tests.schedule.explorer import stand_ins
+from tests.support import switches
+from tests.support.calls import COMPOSITE, LONG, SHORT
 
 
 @pytest.mark.parametrize("hooks", [fault_injection.Hooks, stand_ins.Hooks], ids=["faults", "explorer"])
@@ -27,3 +29,20 @@ def test_an_addition_is_made_and_counted(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(atomics, "hooks", hooks)
     assert atomics.add(ctypes.addressof(word), -2) == 5
     assert (word.value, hooks.count, atomics.hooks) == (3, 1, hooks)
+
+
+NEVER = switches.fault("*", "kill", 10**9)
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_all_calls_run_as_plain_python(ranks: Any, n: int) -> None:
+    """Those of one element, too, which a rank with a root may leave before the others have entered them."""
+
+    def work(comm: Any) -> bool:
+        for call in (*SHORT.values(), *COMPOSITE.values()):
+            call(comm)
+        for call in LONG.values():
+            call(comm, length=1)
+        return switches.operations() > 0
+
+    assert ranks(n, work, environment=NEVER) == [True] * n
