@@ -166,6 +166,7 @@ def try_pairs(comm: Any, seed: int, pairs: int) -> list[tuple[str, str]]:
         group, text = comm.split(0), ""
         try:
             OPERATIONS[mine["operation"]][1](Maker(group, way), mine)
+            group.barrier()  # a rank that has run ahead learns of it here
         except CollectiveMismatch as error:
             text = str(error)
         except Exception as error:

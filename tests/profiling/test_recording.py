@@ -99,7 +99,9 @@ def test_spans_fit_each_other() -> None:
     first, second = ([(s.communicator, s.sequence, s.name) for s in one.spans if s.sequence] for one in found)
     assert first == second
     for span, other in zip(*([s for s in one.spans if s.sequence] for one in found), strict=True):
-        assert max(span.begin, other.begin) <= min(span.end, other.end), "all wait at the opening of a collective"
+        is_eager = span.name == "scatter"  # of few bytes: the root, which is rank 0, waits for nobody
+        assert span.begin <= other.end, "no rank leaves before the root has come"
+        assert is_eager or other.begin <= span.end, "all wait at the opening of a collective"
 
 
 def test_bytes_and_classes_of_size() -> None:

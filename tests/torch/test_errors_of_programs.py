@@ -30,6 +30,7 @@ def is_odd(wrong: bool) -> bool:
 
 def root(group: Any, wrong: bool) -> None:
     dist.broadcast(x(), src=int(is_odd(wrong)), group=group)
+    dist.barrier(group=group)  # a root that has run ahead learns of it here
 
 
 def operator(group: Any, wrong: bool) -> None:

@@ -15,6 +15,7 @@ import shmcoll.ray
 
 def wrong_call():
     collective.broadcast(np.ones(3), 0)
+    collective.barrier()  # the root has run ahead, and learns of it here
 
 
 def destroy():
