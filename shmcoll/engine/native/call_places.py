@@ -32,7 +32,7 @@ from shmcoll.engine.atomics import peek, poke
 from shmcoll.engine.layout import FLIGHT_ENTRIES, WORD
 from shmcoll.engine.native import cpython as py
 
-FRAMES = 8
+FRAMES = 12
 IN_THREAD, IN_HOLDER, CODE, PREVIOUS, INSTRUCTION = (WORD * i for i in range(5))
 OFFSETS = 5
 NUMBER, CODES = 0, WORD
