@@ -191,7 +191,8 @@ class Moves(NativeCalls):
             TypeError: on the root, `out` has another dtype than `x`.
             ValueError: on the root, axis 0 is not divisible by n, or `out` does not have the shape of its part. On
                 every rank, before a byte moves, the `out` of another rank does not have the shape and dtype of its
-                part. The group stays usable.
+                part; on that rank alone, if the parts of all but the root have at most 384 bytes together. The group
+                stays usable.
         """
 
     @overload
