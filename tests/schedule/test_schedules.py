@@ -436,8 +436,14 @@ def test_who_waits_for_a_rank_that_has_returned(name: str) -> None:
         *(pytest.param(name, {}, id=f"{name}-plain") for name in LARGE_CASES),
         *(pytest.param(name, options, id=f"{name}-{min(options)}") for name, options in LONGEST_CASES if options),
         *(
+            pytest.param(name, BUFFERED, id=f"{name}-buffered", marks=pytest.mark.slow)
+            for name in LARGE_CASES
+            if name in THREADS
+        ),
+        *(
             pytest.param(name, BOTH, id=f"{name}-both", marks=pytest.mark.stress if i % 2 else pytest.mark.slow)
             for i, name in enumerate(LARGE_CASES)
+            if name not in THREADS
         ),
     ],
 )
