@@ -107,7 +107,7 @@ def _earlier(given: argparse.Namespace) -> list[Result]:
 
 def _limits(name: str) -> tuple[str, ...]:
     """Return the limits of a collective: moving its data once, and adding it up once."""
-    return () if name == "barrier" else LIMITS if name in REDUCING else ("memcpy",)
+    return () if name in ("barrier", *GROUPS) else LIMITS if name in REDUCING else ("memcpy",)
 
 
 def _read(path: Path) -> dict[str, Any]:
