@@ -12,6 +12,11 @@ Each rank notes, as a site in the arena, that it leaves, where, and with the che
 that rank writes its site. A sender whose messages may be among them waits for the notes of their receivers, for at most
 `LEAVING_PATIENCE` seconds. Each rank notes before it waits, so ranks that leave at the same time do not wait for each
 other.
+
+A rank that leaves after eager calls may not have compared them with all others (`engine/protocol/sync.py`). So it looks
+at the headers that are there, at the last call that both ranks have published. The headers of ranks that have left
+stay. So of two ranks that have made different calls, the one that leaves last finds it, and nobody waits. A header that
+is compared is not written over meanwhile: its rank would need a later call of this one.
 """
 
 import time
@@ -20,16 +25,20 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Protocol
 
+import numpy as np
+
+from shmcoll.collectives import OPERATION_NAMES
 from shmcoll.diagnostics.call_site import Site, at_site, here, places
 from shmcoll.diagnostics.describe_call import message_in_words
 from shmcoll.diagnostics.describe_message import messages_of
 from shmcoll.engine import context as c
+from shmcoll.engine.layout import HEADER_HISTORY, WORD
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.messages.buffers import MessageBuffers, SeenMessages
 from shmcoll.engine.messages.send import BEGIN, BESIDE
 from shmcoll.engine.system import log
-from shmcoll.runtime import waiting
+from shmcoll.runtime import lost_failures, waiting
 
 _KEPT = 8  # lines for each receiver and tag
 _TOLD = 100  # messages of each sender
@@ -43,6 +52,7 @@ class LeavingDispatcher(Protocol):
 
     group: Group
     rank: int
+    words: np.ndarray
     buffers: MessageBuffers
     sent: "SentMessages | None"
     worker: Any
@@ -86,9 +96,39 @@ def where_left(group: Group, rank: int) -> str:
 
 def tell(dispatcher: LeavingDispatcher) -> None:
     """Print what this rank leaves behind in a group, unless something has failed."""
-    if not _is_over(dispatcher):
-        for line in _lines(dispatcher):
-            log.warning(f"{dispatcher.failures.where}: {line}")
+    if _is_over(dispatcher):
+        return
+    if (peer := _other_calls(dispatcher)) is not None:
+        _fail(dispatcher, peer)
+        return
+    for line in _lines(dispatcher):
+        log.warning(f"{dispatcher.failures.where}: {line}")
+
+
+def _other_calls(dispatcher: LeavingDispatcher) -> int | None:
+    """Return a rank whose calls were not those of this rank, as far as both have come. None if there is none, and if
+    this rank has compared its last call with all others."""
+    group, words = dispatcher.group, dispatcher.words
+    mine = words.item(c.SEQUENCE // WORD)
+    if mine == words.item(c.CREDIT // WORD):
+        return None
+    for peer in range(group.size):
+        number = min(mine, group.published(peer))
+        both = (group.arena.load(group.header(rank, number) + HEADER_HISTORY) for rank in (dispatcher.rank, peer))
+        if number > 0 and len(set(both)) > 1:
+            return peer
+    return None
+
+
+def _fail(dispatcher: LeavingDispatcher, peer: int) -> None:
+    """End the group, since a rank has made other calls. The program cannot see the error: it is printed, and the exit
+    code of the process will be 1."""
+    dispatcher.words[c.CULPRIT // WORD] = peer
+    operation = OPERATION_NAMES[dispatcher.words.item(c.OPERATION // WORD)]
+    error = dispatcher.failures.error(operation, c.MISMATCH)
+    failure = lost_failures.Failure(error, lambda: f"{dispatcher.failures.where}: {error}")
+    lost_failures.note(failure)
+    lost_failures.tell(failure)
 
 
 def note_all(dispatchers: Iterable[LeavingDispatcher]) -> None:

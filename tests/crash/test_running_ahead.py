@@ -11,8 +11,11 @@ from shmcoll import CollectiveMismatch, CollectiveTimeout, RankFailed
 from shmcoll.engine import layout
 from shmcoll.mindspore import Tensor, communication, ops
 from tests.support.frames import line_of
+from tests.support.launched import shmrun
 from tests.support.ranks import published
 from tests.support.waiting import until
+
+__all__ = ["shmrun"]
 
 AHEAD = layout.HEADERS - 1  # calls that a root may have left before the slowest rank has entered the first of them
 MANY = 3 * layout.HEADERS
@@ -223,3 +226,23 @@ def test_a_part_that_does_not_fit_is_refused_on_its_rank_and_the_group_goes_on(r
 
     refused = "scatter #1: out of rank 1 is int64[3], but rank 0 sends it int64[2]"
     assert ranks(3, run) == ["", refused, ""]
+
+
+LAST_CALLS = """
+import numpy as np, shmcoll
+
+comm = shmcoll.init()
+with comm.dup() if {in_a_group} else comm as group:
+    group.broadcast(np.arange(4.0), root=0)
+    group.broadcast(np.arange(4.0), root=comm.rank % {roots})
+"""
+
+
+@pytest.mark.parametrize("in_a_group", [False, True])
+@pytest.mark.parametrize("n", [2, 3])
+def test_other_last_calls_are_told_when_the_ranks_leave(shmrun, n, in_a_group):
+    """No rank waits for the other in them, and no call follows."""
+    for roots in (2, 1):
+        done = shmrun("-n", n, shmrun.write(LAST_CALLS.format(in_a_group=in_a_group, roots=roots)))
+        told = "the ranks disagree in operation #2: " in done.stderr and "root=1) at job.py:7" in done.stderr
+        assert (done.returncode, told) == ((1, True) if roots == 2 else (0, False)), done.stderr

@@ -1,4 +1,4 @@
-"""Windows get their memory in the first call that may use them: what is committed when, and what if there is none."""
+"""Windows get their memory in the first call that may use them: when it is committed, and what a call does without it."""
 
 import ctypes
 import os
