@@ -168,7 +168,7 @@ SOURCE_LOST = REFUSED  # recv, ATTEND: another rank has failed, or all others ha
 
 # NOT_ALONE: entry and gate: another thread makes a collective on this communicator; nothing has been published
 
-# NO_MEMORY: there is none for this rank's windows; nothing has been published
+# NO_MEMORY: the windows of this rank got no memory; nothing has been published
 
 # HALFWAY: the call has begun, and the same thread goes on with its next phase. What for:
 COUNTS_KNOWN = HALFWAY  # collectives with counts: the caller can make the result

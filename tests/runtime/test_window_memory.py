@@ -1,4 +1,4 @@
-"""Windows get their memory in the first call that may use them: when it is committed, and what a call does without it."""
+"""When the windows of a group get their memory, and what a call does that finds none."""
 
 import ctypes
 import os

@@ -1,9 +1,9 @@
 """Placing an object file in memory, without LLVM: to import llvmlite takes half as long as to import numpy.
 
 An object of ours is simple. It has the large code model, so each reference is a full address (`compile.py`), and its
-only undefined symbols are functions of libc and CPython. Placing it means: copy its sections into one mapping, add the
-addresses where the relocations say, and make the mapping read-only and executable but for the sections of data. Objects
-that have anything else, and those of aarch64, are left to LLVM.
+only undefined symbols are functions of libc and CPython. Placing it means: copy its sections into one mapping, write
+the addresses where the relocations say, and protect the mapping. Sections of data stay writable, all others become
+executable. Objects that have anything else, and those of aarch64, are left to LLVM.
 
 The unwinder learns of the frames, as from LLVM: a thread that ends inside a call unwinds them.
 """

@@ -26,7 +26,7 @@ Every + and - is one step in memory (`atomics.add`), with a fence. Only the call
 parts of the one before are done; a member reads it only between taking a part and counting that part. So no member ever
 reads a piece that changes. A helper that comes late takes parts of whatever piece is there then, or finds none: it
 keeps nothing of an earlier piece. What a member has written is before its DONE + 1, which the caller reads with
-acquire, so it is there when the caller publishes its next step for its peers.
+acquire. The caller publishes its next step after that, so peers that see the step see the part as well.
 
 Why nobody waits forever. The caller waits only for parts that another member has taken. It takes all others itself:
 those of a helper that sleeps, that has no core, or that does not exist, as in a fork of the process. A member that has
