@@ -40,6 +40,7 @@ FOREIGN = {
     "PyErr_CheckSignals", "PyErr_Clear", "PyErr_Occurred", "PyEval_RestoreThread", "PyEval_SaveThread",
     "PyInterpreterState_ThreadHead", "PyThreadState_GetInterpreter", "PyThreadState_Next",
     "PyList_GetItem", "PyList_Size", "PyLong_AsLong", "PyLong_FromLong", "PyTuple_GetItem", "PyTuple_Size",
+    "Py_DecRef", "Py_IncRef",
 }  # fmt: skip
 
 #: full fences: in a wait, and before its peers are woken. Those of messages retract or claim an offer, too
