@@ -21,6 +21,8 @@ from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
 
 _NAP = 0.0005  # seconds
+LEAVES = -2  # of the site of a rank that leaves the group, in place of the number of a collective
+LINES = "lines"  # the fact of that site: the numbers of the calls that not all have compared, by their line
 
 
 @contextlib.contextmanager
@@ -63,11 +65,20 @@ def sites(group: Group, sequence: int, patience: float, awaited: Sequence[int] =
     """
     end = time.monotonic() + patience
     while True:
-        told = [records.site(group, rank, sequence) for rank in range(group.size)]
+        told = [_site(group, rank, sequence) for rank in range(group.size)]
         has_all = all(told[rank] is not None for rank in awaited or range(group.size))
         if has_all or time.monotonic() > end or (group.has_ended() and not awaited):
             return [site or "" for site in told]
         time.sleep(_NAP)
+
+
+def _site(group: Group, rank: int, sequence: int) -> str | None:
+    """Return what a rank has noted as the line of an operation; None while it may still note that."""
+    if (left := records.noted(group, rank, LEAVES)) is None:
+        return records.site(group, rank, sequence)
+    lines = left.facts.get(LINES)
+    calls = lines.items() if isinstance(lines, dict) else ()
+    return next((str(line) for line, numbers in calls if isinstance(numbers, list) and sequence in numbers), "")
 
 
 def _lock(arena: Arena, offset: int) -> bool:

@@ -33,7 +33,7 @@ from shmcoll.diagnostics.describe_timeout import RAISE_LIMIT, timed_out, was_too
 from shmcoll.diagnostics.flight_log import flights
 from shmcoll.diagnostics.meant_call import suggest
 from shmcoll.diagnostics.past_calls import first_difference, has_left, past_call
-from shmcoll.diagnostics.wait_graph import not_arrived, who_stopped
+from shmcoll.diagnostics.wait_graph import awaited_by, not_arrived, who_stopped
 from shmcoll.engine import context as c
 from shmcoll.engine import layout
 from shmcoll.engine.compiler.user_operators import of_kernel
@@ -65,6 +65,7 @@ _EXPOSING = frozenset(
     | {"all_gather_v", "all_to_all_v", "gather_v", "scatter_v"}
 )
 
+_LINES_LENGTH = 600  # characters of lines that a rank notes when it leaves: a record has 1,984 bytes
 _COARSE = 6  # CLOCK_MONOTONIC_COARSE, of the flight recorder
 
 _ERRORS: dict[int, type[ShmcollError]] = {
@@ -152,6 +153,17 @@ class FailureReporter:
         if number != sequence:
             site = next((place for place in self._places.of(sequence) if is_of_program(place[0])), None)
         return f" at {places([site])}" if site else ""
+
+    def lines_not_compared(self) -> dict[str, list[int]]:
+        """Return the lines of the last calls that this rank has not compared with all others', with the numbers of
+        these calls. Those that do not fit into a record are left out, the oldest first."""
+        last, lines = self._sequence(), dict[str, list[int]]()
+        for sequence in range(last, max(self._words.item(c.CREDIT // WORD), last - layout.HEADERS), -1):
+            line = self._line(sequence)
+            if line not in lines and sum(map(len, lines)) + len(line) > _LINES_LENGTH:
+                break
+            lines.setdefault(line, []).append(sequence)
+        return lines
 
     def checking(self, operation: str) -> "Checking":
         return Checking(self, operation)
@@ -517,6 +529,8 @@ class FailureReporter:
         for rank in missing:
             seen = self._group.published(rank)
             last = f"last called {called(self._group, rank, seen)} as #{seen}" if seen else "has called nothing yet"
+            if (awaited := awaited_by(self._group, rank)) is not None:  # a rank far ahead misses those, too
+                last += f", waits for rank {self._group.name(awaited)}"
             told.append(f"rank {self._group.name(rank)} did not arrive ({last})")
         if not missing:
             stopped = self._who_stopped()

@@ -16,7 +16,8 @@ other.
 A rank that leaves after eager calls may not have compared them with all others (`engine/protocol/sync.py`). So it looks
 at the headers that are there, at the last call that both ranks have published. The headers of ranks that have left
 stay. So of two ranks that have made different calls, the one that leaves last finds it, and nobody waits. A header that
-is compared is not written over meanwhile: its rank would need a later call of this one.
+is compared is not written over meanwhile: its rank would need a later call of this one. The site of a rank that leaves
+has the lines of those calls, because the rank may have ended when another one tells them.
 """
 
 import time
@@ -28,6 +29,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from shmcoll.collectives import OPERATION_NAMES
+from shmcoll.diagnostics import report_lock
 from shmcoll.diagnostics.call_site import Site, at_site, here, places
 from shmcoll.diagnostics.describe_call import message_in_words
 from shmcoll.diagnostics.describe_message import messages_of
@@ -42,7 +44,6 @@ from shmcoll.runtime import lost_failures, waiting
 
 _KEPT = 8  # lines for each receiver and tag
 _TOLD = 100  # messages of each sender
-_LEAVES = -2  # of the site of a rank that leaves, in place of the number of a collective
 MEETS = -3  # the same where all ranks meet before they leave, as in MPI_Finalize
 _LEFT = "left"  # the fact of that site: the tags of the messages that were not received, by sender
 
@@ -91,7 +92,7 @@ class SentMessages:
 
 def where_left(group: Group, rank: int) -> str:
     """Return where a rank has left the group: ' at train.py:30'; empty if that is not known."""
-    return records.site(group, rank, _LEAVES) or ""
+    return records.site(group, rank, report_lock.LEAVES) or ""
 
 
 def tell(dispatcher: LeavingDispatcher) -> None:
@@ -153,15 +154,18 @@ def _lines(dispatcher: LeavingDispatcher) -> Iterator[str]:
     yield from sends(dispatcher)
 
 
-def note(dispatcher: LeavingDispatcher, place: int = _LEAVES) -> dict[int, list[int]]:
+def note(dispatcher: LeavingDispatcher, place: int = report_lock.LEAVES) -> dict[int, list[int]]:
     """Note for the other ranks what this rank leaves behind. Return the tags of messages by their senders."""
     group = dispatcher.group
     left = {source: tags for source in range(group.size) if (tags := dispatcher.buffers.waiting(source)[-_TOLD:])}
-    records.note_site(group, dispatcher.rank, place, at_site(), {_LEFT: left} if dispatcher.sent else None)
+    facts: dict[str, Any] = {_LEFT: left} if dispatcher.sent else {}
+    if lines := dispatcher.failures.lines_not_compared():
+        facts[report_lock.LINES] = lines
+    records.note_site(group, dispatcher.rank, place, at_site(), facts)
     return left
 
 
-def sends(dispatcher: LeavingDispatcher, place: int = _LEAVES) -> Iterator[str]:
+def sends(dispatcher: LeavingDispatcher, place: int = report_lock.LEAVES) -> Iterator[str]:
     """Yield what other ranks leave behind of the messages of this one, with the check of buffers."""
     group, rank, sent = dispatcher.group, dispatcher.rank, dispatcher.sent
     if sent is None:

@@ -246,3 +246,23 @@ def test_other_last_calls_are_told_when_the_ranks_leave(shmrun, n, in_a_group):
         done = shmrun("-n", n, shmrun.write(LAST_CALLS.format(in_a_group=in_a_group, roots=roots)))
         told = "the ranks disagree in operation #2: " in done.stderr and "root=1) at job.py:7" in done.stderr
         assert (done.returncode, told) == ((1, True) if roots == 2 else (0, False)), done.stderr
+
+
+LINES_OF_THE_DEAD = """
+import os, time, numpy as np, shmcoll
+
+comm = shmcoll.init()
+first = int(comm.all_gather(os.getpid())[0])
+if comm.rank == 1:
+    while os.path.exists(f"/proc/{first}/exe"):  # not in a process that has ended
+        time.sleep(0.001)
+for i in range(5):
+    comm.broadcast(np.arange(4.0), root=0 if i < 3 else comm.rank)
+"""
+
+
+def test_the_lines_of_a_rank_that_has_ended_are_told(shmrun):
+    done = shmrun("-n", 2, shmrun.write(LINES_OF_THE_DEAD))
+    told = "rank 0 called broadcast(float64[4], root=0) at job.py:10; rank 1 called broadcast(float64[4], root=1) at"
+    assert f"disagree in operation #5: {told} job.py:10" in done.stderr, done.stderr
+    assert done.returncode == 1

@@ -12,15 +12,17 @@ import pytest
 
 from shmcoll.errors import RankFailed
 from tests.support import switches
-from tests.support.calls import COMPOSITE, SHORT, barrier
+from tests.support.calls import COMPOSITE, EAGER, SHORT, barrier
 
 pytestmark = pytest.mark.slow
 
 SOON = 1.0  # seconds from a survivor's call, which began before the kill, to its error
+CALLS = SHORT | COMPOSITE | EAGER
 CASES = [(n, operation) for n in (2, 3) for operation in SHORT] + [(2, operation) for operation in COMPOSITE]
 USUAL = [
     pytest.param(*case, marks=() if case[0] == 3 and i % 4 == 1 else pytest.mark.stress) for i, case in enumerate(CASES)
-]
+] + [(3, operation) for operation in EAGER]
+CASES += [(n, operation) for n in (2, 3) for operation in EAGER]
 LONGEST = 2000  # operations on shared words that no call here comes near
 
 
@@ -28,7 +30,7 @@ def call_until_it_fails(comm: Any, operation: str, victim: int) -> tuple[float, 
     """The victim calls once, and then a barrier with all; so do survivors, which tell how the group ended."""
     begun = time.monotonic()
     try:
-        for call in ((SHORT | COMPOSITE)[operation], barrier):
+        for call in (CALLS[operation], barrier):
             begun = time.monotonic()
             call(comm)
     except RankFailed as error:
@@ -66,7 +68,7 @@ def operations(ranks: Any, n: int, operation: str, victim: int) -> int:
 
 
 def count_operations(comm: Any, operation: str) -> int:
-    (SHORT | COMPOSITE)[operation](comm)
+    CALLS[operation](comm)
     barrier(comm)
     return switches.operations()
 

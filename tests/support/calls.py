@@ -1,6 +1,6 @@
 """One call of each collective, short and long, with a check of its result: what crash tests interrupt.
 
-`SHORT`, `LONG` and `COMPOSITE` have them by name. A function that is called by itself makes the short call.
+`SHORT`, `LONG`, `COMPOSITE` and `EAGER` have them by name. A function that is called by itself makes the short call.
 """
 
 from collections.abc import Callable
@@ -9,9 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from shmcoll.engine import layout
+
 SHORT: dict[str, Callable[[Any], None]] = {}
 LONG: dict[str, Callable[[Any], None]] = {}  # in several rounds of cells
 COMPOSITE: dict[str, Callable[[Any], None]] = {}  # of several operations
+EAGER: dict[str, Callable[[Any], None]] = {}  # several calls of few bytes, in which ranks may be far ahead of others
 
 #: elements of a rooted call that all ranks enter together: they do not fit beside a header, and fit a cell
 TOGETHER = 100
@@ -158,3 +161,13 @@ def scan(comm: Any, length: int = TOGETHER) -> None:
 def exscan(comm: Any, length: int = TOGETHER) -> None:
     got = comm.exscan(np.full(length, comm.rank + 1, np.float32))
     assert got is None if comm.rank == 0 else (got == comm.rank * (comm.rank + 1) // 2).all()
+
+
+def repeated(call: Callable[..., None], comm: Any) -> None:
+    """Make more calls of few bytes than a rank has headers."""
+    for _ in range(layout.HEADERS + 4):
+        call(comm, length=2)
+
+
+for _call in (broadcast, scatter, gather, reduce, scan, exscan):
+    EAGER[f"eager {_call.__name__}"] = partial(repeated, _call)
