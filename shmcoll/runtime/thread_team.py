@@ -1,6 +1,6 @@
 """The helpers of this process: threads that do parts of long copies and sums, if the rank has asked for threads.
 
-A rank asks with SHMCOLL_THREADS, which `shmrun --threads` and `shmcoll.run(threads=)` set: so many threads take part,
+A rank asks with SHMCOLL_THREADS, which `shmrun --threads` sets: so many threads take part,
 the one that calls among them. It may use as many cores. `engine/protocol/team.py` has the protocol.
 
 Helpers are made by pthread_create, and run native code alone. Python does not know of them, so they are no threads in
