@@ -11,11 +11,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from shmbench.cli.flags import Parser, at_least, one_of, size_list
+from shmbench.cli.flags import Parser, one_of, size_list
 from shmbench.cli.options import COLLECTIVES
 from shmbench.commands import compare
+from shmbench.commands.job_options import add_jobs
 from shmbench.report.growth_table import markdown
-from shmbench.timing.peers import FOLDER, OF_MPI
 
 USUAL = ("barrier", "all_reduce", "broadcast", "all_to_all", "all_gather")
 
@@ -47,7 +47,7 @@ def _compare(given: argparse.Namespace, ranks: int) -> tuple[list[dict[str, Any]
         arguments = [*(given.collectives or USUAL), "-n", str(ranks), "--sizes", ",".join(map(str, given.sizes))]
         arguments += ["--rounds", str(given.rounds), "--buffers", "1", "--timeout", str(given.timeout)]
         arguments += ["--peers", str(given.peers), "--json", str(out)]
-        arguments += ["--libraries", *given.libraries] if given.libraries else []
+        arguments += ["--libraries", *(given.libraries or ["shmcoll"])] if given.libraries is not None else []
         status = compare.main(arguments)
         return json.loads(out.read_text(encoding="utf-8"))["results"], status
 
@@ -60,16 +60,6 @@ def make_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("collectives", nargs="*", type=one_of("collective", COLLECTIVES), metavar="collective",
         help=f"({' '.join(USUAL)})")  # fmt: skip
-    add("-n", "--ranks", type=_numbers, default="4,8,16,32,64", metavar="N,...", help="ranks (4,8,16,32,64)")
     add("--sizes", type=size_list, default="8,64K", metavar="SIZE,...", help="(8,64K)")
-    add("--rounds", type=at_least(1), default=3, metavar="N", help="rounds, whose medians are compared (3)")
-    add("--libraries", nargs="+", type=one_of("library", OF_MPI), metavar="NAME",
-        help=f"only these peers: {', '.join(OF_MPI)} (all that are installed)")  # fmt: skip
-    add("--timeout", type=at_least(1), default=120, metavar="S", help="seconds that a library may take a round (120)")
-    add("--peers", type=Path, default=FOLDER, metavar="FOLDER", help="where the peers are installed (.peers)")
-    add("--json", type=Path, metavar="FILE", help="write all figures")
+    add_jobs(parser, ranks="4,8,16,32,64", rounds=3, timed="a round of a library")
     return parser
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(map(at_least(1), text.split(",")))

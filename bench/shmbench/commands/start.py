@@ -14,10 +14,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from shmbench.cli.flags import Parser, at_least, one_of
+from shmbench.cli.flags import Parser
+from shmbench.commands.job_options import add_jobs
 from shmbench.report.start_table import markdown
 from shmbench.timing.other_load import WholeRun
-from shmbench.timing.peers import FOLDER, OF_MPI, PEERS, SCRIPTS, Home, environment, installed
+from shmbench.timing.peers import OF_MPI, PEERS, SCRIPTS, Home, environment, installed
 from shmcoll.engine.system.interpreter import interpreter_environment
 
 #: programs of one process, by what the table calls them
@@ -142,16 +143,5 @@ def make_parser() -> argparse.ArgumentParser:
         description="Time programs that do nothing but import, join and end: of one process, and jobs of shmrun and of "
         "the mpiexec of each installed peer, in turn; and the memory of a rank.",
     )
-    add = parser.add_argument
-    add("-n", "--ranks", type=_numbers, default="2,16,64,256", metavar="N,...", help="ranks of the jobs (2,16,64,256)")
-    add("--rounds", type=at_least(1), default=5, metavar="N", help="rounds, whose medians are compared (5)")
-    add("--libraries", nargs="*", type=one_of("library", OF_MPI), metavar="NAME",
-        help=f"only these peers: {', '.join(OF_MPI)} (all that are installed)")  # fmt: skip
-    add("--timeout", type=at_least(1), default=120, metavar="S", help="seconds that a job may take (120)")
-    add("--peers", type=Path, default=FOLDER, metavar="FOLDER", help="where the peers are installed (.peers)")
-    add("--json", type=Path, metavar="FILE", help="write all figures")
+    add_jobs(parser, ranks="2,16,64,256", rounds=5, timed="a job")
     return parser
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(map(at_least(1), text.split(",")))
