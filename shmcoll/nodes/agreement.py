@@ -2,31 +2,39 @@
 
 If the ranks disagree, all of them have reached this verdict together. Then each rank puts its call into words, and all
 ranks exchange these in another opening, and raise. Counts that do not fit are refused in the same way.
+
+If nodes have run ahead (`opening/running_ahead.py`), the ranks find first in which of their last calls they differ. A
+leader that has found a message of another call waits for the others, but not long if they make no other call, or have
+left: then it ends the group, and names its own call only.
 """
 
 import sys
+import time
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from shmcoll.collectives import OPERATION_NAMES, RECORDS
-from shmcoll.diagnostics.call_site import at_site
+from shmcoll.diagnostics.call_site import Site, at_site, here, places
 from shmcoll.diagnostics.describe_call import called_in
-from shmcoll.diagnostics.describe_mismatch import explain_tables
+from shmcoll.diagnostics.describe_mismatch import array_in, explain_tables
 from shmcoll.engine import context as c
 from shmcoll.engine import layout
 from shmcoll.engine.collective import ROOTED
 from shmcoll.engine.kernels.dtypes import BY_NUMPY
+from shmcoll.engine.kernels.element_marks import MARK_SHIFT, in_words
 from shmcoll.engine.layout import WORD
+from shmcoll.engine.native.call_places import CallPlaces
 from shmcoll.engine.protocol.count_tables import TABLE
 from shmcoll.engine.protocol.sync import SEED, mix
 from shmcoll.engine.system.text import beginning, to_text
-from shmcoll.engine.system.tracebacks import is_ours
+from shmcoll.engine.system.tracebacks import is_of_program, is_ours
 from shmcoll.errors import CollectiveMismatch
 from shmcoll.nodes.algorithms.state import OpeningState
 from shmcoll.nodes.mpi.progress import Wait
+from shmcoll.nodes.mpi.waiting import DISAGREEING
 from shmcoll.nodes.mpi.wire import table_at
-from shmcoll.nodes.opening.layout import PARTLY_UNLIKE
+from shmcoll.nodes.opening.layout import MOST_AHEAD, PARTLY_UNLIKE, PAST_CALLS, UNLIKE_HERE
 
 if TYPE_CHECKING:
     from shmcoll.nodes.interfaces import NodesDispatcher
@@ -47,6 +55,8 @@ class Agreement:
         self._dispatcher = dispatcher
         self.state = OpeningState(dispatcher, self._watch)
         self._wait: Wait | None = None  # of a leader in a native opening
+        self._places = CallPlaces(dispatcher.words)  # of calls that this rank has left, and others may not have
+        self._lines: dict[int, tuple[int, Site | None]] = {}  # the same, of those that Python has made
 
     @property
     def sequence(self) -> int:
@@ -71,6 +81,7 @@ class Agreement:
         fingerprint = SEED
         for word in (RECORDS[operation].code, BY_NUMPY[array.dtype].code, *arguments):
             fingerprint = mix(fingerprint, word)
+        self.state.remember(fingerprint)
         return self._rows(fingerprint, row)
 
     def _rows(self, fingerprint: int, row: np.ndarray) -> np.ndarray:
@@ -89,6 +100,8 @@ class Agreement:
     def report(self, operation: str, status: int) -> None:
         """Raise what a native call has found that returned another status than OK."""
         d, (where, code) = self._dispatcher, self.state.failed
+        if status == c.MISMATCH and self.state.verdict == UNLIKE_HERE:
+            self._refuse_here(operation)
         if status == c.MISMATCH:
             self._disagree(operation)
         if status == c.REFUSED:
@@ -101,6 +114,11 @@ class Agreement:
             d.progress.lost(d.failures, self.state.missing(), text)
             d.failures.raise_if_ended(d.operation)
         raise d.inner._dispatcher.failures.error(where, code)
+
+    def note_line(self) -> None:
+        """Note the line of a call that has ended. Native code does so itself where the program calls it."""
+        if self.state.runs_ahead:
+            self._lines[self.state.number % PAST_CALLS] = self.state.number, here()
 
     def keep_memory(self) -> None:
         """Keep the arrays of the calls that this thread is in, and of the exception that it handles, until the end of
@@ -133,6 +151,8 @@ class Agreement:
             operation = d.operation or OPERATION_NAMES[d.words.item(c.OPERATION // WORD)]
             self._wait = wait = Wait(operation, d.timeout, self.state.missing, self.state.bytes_on_their_way)
         self._turn = turn
+        if self.state.is_suspect:
+            self._wait_for_others(wait)
         d.progress.look_around(d.failures, wait)
         self.state.sleeps(wait.sleeps)
 
@@ -146,10 +166,11 @@ class Agreement:
 
     def _disagree(self, operation: str) -> None:
         """Raise on all ranks what each of them has called."""
-        d, words = self._dispatcher, self.state.called
-        number, is_partly = self.state.number, self.state.verdict == PARTLY_UNLIKE
-        called = called_in(lambda offset: words.item(offset // WORD), d.group)
-        texts = self._texts(called + at_site())
+        d, is_partly = self._dispatcher, self.state.verdict == PARTLY_UNLIKE
+        past, last = self.state.past.copy(), self.state.number
+        self.state.begin_again()
+        number = last if is_partly else self._first_difference(past, last)
+        texts = self._texts(self._call(past[number % PAST_CALLS], number, last))
         calls: dict[str, list[int]] = {}
         for rank, one in enumerate(texts):
             calls.setdefault(one, []).append(rank)
@@ -160,6 +181,69 @@ class Agreement:
         kind = CollectiveMismatch if beginning is None else ValueError
         text = f"{beginning or 'the ranks disagree'} in operation #{number}: {found}"
         self.refuse(kind, text, dict(enumerate(texts)))
+
+    def _first_difference(self, past: np.ndarray, last: int) -> int:
+        """Return the first of the last calls in which ranks differ; else that of this rank. Every rank calls it.
+
+        past: the descriptions of this rank's last calls. last: the number of the last one.
+        """
+        hashes = np.zeros((MOST_AHEAD + 2, 2), np.uint32)  # of the calls from `last` back; 0: not known
+        for i in range(len(hashes)):
+            words = past[(last - i) % PAST_CALLS]
+            if last - i > 0 and words[layout.HEADER_SEQUENCE // WORD] == last - i:
+                first, second = words[[layout.HEADER_FINGERPRINT // WORD, layout.HEADER_HISTORY // WORD]]
+                is_scatter = layout.call_operation(words.item(layout.HEADER_CALL // WORD)) == RECORDS["scatter"].code
+                hashes[i] = first & 0xFFFFFFFF | 1, 0 if second == 0 or is_scatter else second & 0xFFFFFFFF | 1
+        row = np.concatenate([np.array([last]).view(np.uint8), hashes.reshape(-1).view(np.uint8)])
+        told = [
+            (int(one[:8].view(np.int64)[0]), one[8:].view(np.uint32).reshape(-1, 2)) for one in self._rows(SEED, row)
+        ]
+        newest = min(number for number, _ in told)
+        for number in range(newest - MOST_AHEAD, newest + 1):
+            known = [one[own - number] for own, one in told if own - number < len(one)]
+            if any(len({one.item(i) for one in known} - {0}) > 1 for i in (0, 1)):
+                return number
+        return last
+
+    def _call(self, words: np.ndarray, number: int, last: int) -> str:
+        """Return what this rank called as number `number`, and where. words: its description."""
+        if number == last:
+            return called_in(lambda offset: self.state.called.item(offset // WORD), self._dispatcher.group) + at_site()
+        made, site = self._lines.get(number % PAST_CALLS, (0, None))
+        if made != number:
+            site = next((place for place in self._places.of(number) if is_of_program(place[0])), None)
+        called = called_in(lambda offset: words.item(offset // WORD), self._dispatcher.group)
+        return f"{called} at {places([site])}" if site else called
+
+    def _wait_for_others(self, wait: Wait) -> None:
+        """End the group if this leader, which has found a message of another call, has waited long for the others."""
+        d = self._dispatcher
+        missing = [d.failures.world(rank) for rank in self.state.missing()]
+        is_long = wait.begun and time.monotonic() - wait.begun > DISAGREEING
+        if is_long or d.progress.wire.left_at.keys() & set(missing):
+            called = self._call(self.state.called, self.state.number, self.state.number)
+            who = d.topology.describe(d.rank)
+            text = (
+                f"the ranks disagree in operation #{self.state.number}: {who} called {called}, and another node has not"
+            )
+            d.failures.end(CollectiveMismatch, text)
+
+    def _refuse_here(self, operation: str) -> None:
+        """Refuse a call of this rank, which other ranks have made."""
+        d, own = self._dispatcher, self.state.called
+        dtype, dims = self.state.theirs
+        theirs, first = own.copy(), layout.HEADER_DIMS // WORD
+        theirs[layout.HEADER_CALL // WORD] = layout.pack_call(0, dtype & (1 << MARK_SHIFT) - 1, 0, 0, len(dims))
+        theirs[first : first + len(dims)] = dims
+        theirs[layout.HEADER_ARGUMENTS // WORD + 1] = dtype >> MARK_SHIFT
+        out, part = (
+            array_in(lambda offset, words=words: words.item(offset // WORD))  # type: ignore[misc]
+            + in_words(words.item(layout.HEADER_ARGUMENTS // WORD + 1))
+            for words in (own, theirs)
+        )
+        root = d.group.name(d.words.item(c.ARGUMENT // WORD))
+        sent = f"rank {root} sends it {part}"
+        self.refuse(ValueError, f"{operation} #{self.state.number}: out of rank {d.failures.name} is {out}, but {sent}")
 
     def _refuse_counts(self, operation: str) -> None:
         """Raise on all ranks which counts do not fit. `ValueError` leaves the group as it is."""

@@ -313,7 +313,9 @@ class NodesDispatcher(Calls):
             if not outer:
                 self._await_native_call()
             self.failures.raise_if_ended(self.operation)
-            return self._reported(operation, call(*arguments))
+            status = self._reported(operation, call(*arguments))
+            self.agreement.note_line()
+            return status
         except CallNotAllowed:
             raise
         except ValueError as error:

@@ -317,6 +317,7 @@ def mismatch_after_native_calls(comm: Any) -> None:
         group.broadcast(np.ones(shape), 0)
     try:
         group.broadcast(np.ones(3 if comm.rank == comm.size - 1 else 4), 0)
+        group.barrier()  # the root does not wait for the others before
     except shmcoll.CollectiveMismatch as error:
         text = str(error)
     assert "float64[4]" in text

@@ -32,6 +32,7 @@ from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory.node_words import CALL_ENDED
 from shmcoll.engine.native import cpython as py
 from shmcoll.engine.native.arguments import FIXED, argument_word
+from shmcoll.engine.native.call_places import note_place
 from shmcoll.engine.native.entering import goes_on, what_hinders
 from shmcoll.engine.native.entry import make_entry, phase_argument
 from shmcoll.engine.native.entry_counts import make_entry as make_entry_with_counts
@@ -42,7 +43,7 @@ from shmcoll.nodes.algorithms.long_moves import all_gather_long, exchange_blocks
 from shmcoll.nodes.algorithms.reductions import all_reduce, exscan, reduce, reduce_scatter, scan
 from shmcoll.nodes.algorithms.rooted_calls import broadcast, scatter
 from shmcoll.nodes.opening import layout as o
-from shmcoll.nodes.opening.call import agreed, fits, most_for_one, opened, works_in_place
+from shmcoll.nodes.opening.call import agreed, fits, most_for_one, opened, opened_for_root, works_in_place
 from shmcoll.nodes.opening.opening import copy_rows, open_rows_of_all, row_of
 from shmcoll.nodes.point_to_point.message_entries import MESSAGES, make_message_entry
 from shmcoll.nodes.point_to_point.message_receives import wait_far
@@ -57,9 +58,14 @@ def run(ctx, routine, kind):
     status = routine(ctx)
     carry_waits(ctx, peek(state + o.INNER))
     poke(ctx + c.SEQUENCE, peek(state + o.SEQUENCE))
+    poke(ctx + c.CREDIT, peek(state + o.SEQUENCE) - peek(state + o.AHEAD))
     end_call(ctx, kind, status, counter(ctx), me)
     if status != c.NEEDS_PYTHON and status != c.HALFWAY:
         note(peek(peek(ctx + o.STATE) + o.RECORD) + CALL_ENDED, recent())
+    if status == c.OK and peek(state + o.AHEAD):
+        thread = py.release_gil()
+        py.take_gil(thread)
+        note_place(ctx, thread)
     if peek(ctx + c.ACTIVE) == me:
         poke(ctx + c.ACTIVE, -me if status == c.HALFWAY else 0)
     return status
@@ -92,7 +98,7 @@ def gather_to(ctx, root, most):
         if status != c.OK:
             return status
         return all_gather_long(state, data, length, out) if root == ALL else gather_long(state, data, length, out, root)
-    status = opened(ctx, data, length)
+    status = opened(ctx, data, length) if root == ALL else opened_for_root(ctx, data, length, root)
     if status == c.OK and (root == ALL or root == peek(ctx + c.RANK)):
         copy_rows(state, out, length)
     return status

@@ -23,7 +23,7 @@ from shmcoll.nodes.algorithms.reduce_long import reduce_long
 from shmcoll.nodes.algorithms.reduce_scatter_long import reduce_scatter_long
 from shmcoll.nodes.algorithms.scan_long import scan_long
 from shmcoll.nodes.opening import layout as o
-from shmcoll.nodes.opening.call import agreed, announce_alike, fits, opened
+from shmcoll.nodes.opening.call import agreed, announce_alike, fits, opened, opened_for_root
 from shmcoll.nodes.opening.node_calls import reduce_to_leader
 from shmcoll.nodes.opening.opening import make_opening, node_block, row_of, rows_of, stride_of
 from shmcoll.nodes.opening.ranks import ranks_of
@@ -55,7 +55,7 @@ def reduce_to(ctx, root):
         announce_alike(ctx, 0, 0)
         status, total = open_partials(state, source, length, root), peek(state + o.PUBLISHED) + 2 * WORD
     else:
-        status = opened(ctx, source, length)
+        status = opened(ctx, source, length) if root == ALL else opened_for_root(ctx, source, length, root)
         if status == c.OK and results:
             status = reduce_rows(state, total, length, 0, count)
     if status == c.OK and results:
@@ -98,7 +98,7 @@ def expected_length(state, source, length, root):
     return length
 
 
-open_partials = make_opening(contribute_partial, finish_partials, expected_length)
+open_partials, _ = make_opening(contribute_partial, finish_partials, expected_length)
 
 
 def reduce_scatter(ctx):

@@ -8,6 +8,9 @@ part.
 A rank that knows the array, and so the length of the row, writes that into its slot. If all ranks of a node do, it is
 published in one broadcast.
 
+A broadcast or scatter whose row has the array, and is short, runs ahead (`running_ahead.py`). A rank of a scatter
+compares its `out` with the row by itself then.
+
 A rank without an array has two phases, as on one machine (`collectives/scatter.py`): OPEN returns the shape, and DATA
 writes the result. The root's row stays where it is until the next opening, which cannot begin between the phases
 (`engine/native/entering.py`, ACTIVE).
@@ -23,7 +26,8 @@ from shmcoll.nodes.algorithms.long_moves import broadcast_long, scatter_long
 from shmcoll.nodes.opening import layout as o
 from shmcoll.nodes.opening.call import announce
 from shmcoll.nodes.opening.fingerprint import UNKNOWN, describe, positive, with_array
-from shmcoll.nodes.opening.opening import SELF_SIZED, open_rows, row_of_root, row_place
+from shmcoll.nodes.opening.opening import row_of_root, row_place
+from shmcoll.nodes.opening.running_ahead import make_open_from_root
 
 ROW_LENGTH, ARRAY_TYPE, ARRAY_DIMENSIONS, ARRAY_DIMS = (WORD * i for i in range(4))
 MOST_DIMENSIONS_CARRIED = (o.MOST_IN_SLOT - ARRAY_DIMS) // WORD
@@ -57,7 +61,7 @@ def broadcast(ctx):
     if peek(ctx + PHASE) == DATA:
         place, length = peek(ctx + c.OUT + c.DATA), peek(ctx + c.OUT + c.BYTES)
     else:
-        status = opened_by_root(ctx, x, peek(ctx + c.ARGUMENT_2), length, most_carried(peek(state + o.NODES)))
+        status = opened_by_root(ctx, x, peek(ctx + c.ARGUMENT_2), length, most_carried(peek(state + o.NODES)), 1)
     if status != c.OK:
         return status
     root = peek(ctx + c.ARGUMENT)
@@ -73,7 +77,7 @@ def scatter(ctx):
     length = peek(out + c.BYTES)
     if peek(ctx + PHASE) != DATA:
         mark = 0 if peek(ctx + PHASE) == OPEN else peek(ctx + MARK)
-        status = opened_by_root(ctx, out, mark, length * peek(ctx + c.SIZE), most_scattered(peek(state + o.NODES)))
+        status = opened_by_root(ctx, out, mark, length * peek(ctx + c.SIZE), most_scattered(peek(state + o.NODES)), 0)
     if status != c.OK:
         return status
     root = peek(ctx + c.ARGUMENT)
@@ -83,9 +87,18 @@ def scatter(ctx):
     return c.OK
 
 
-def opened_by_root(ctx, view, mark, length, most):
+def carries_all(row):
+    """Return whether a row has the root's array."""
+    return peek(row) > head_bytes(peek(row + ARRAY_DIMENSIONS))
+
+
+open_from_root = make_open_from_root(carries_all)
+
+
+def opened_by_root(ctx, view, mark, length, most, compares):
     """Open a call in which the root contributes its x, `length` bytes, of which the opening carries up to `most`. view:
-    what a rank gets, if this rank knows that. Return OK, or SHAPE_KNOWN in the phase OPEN."""
+    what a rank gets, if this rank knows that. compares: whether that must be alike on all ranks, even if the call runs
+    ahead. Return OK, or SHAPE_KNOWN in the phase OPEN."""
     state, root = peek(ctx + o.STATE), peek(ctx + c.ARGUMENT)
     first, second, size = describe(ctx, view, mark), UNKNOWN, 0
     if peek(view + c.DTYPE):
@@ -98,7 +111,11 @@ def opened_by_root(ctx, view, mark, length, most):
         write_row(
             slot if size <= o.MOST_IN_SLOT else row_place(state), size, view, mark, peek(ctx + c.X + c.DATA), length
         )
-    status = open_rows(state, 0, SELF_SIZED, root)
+    status = open_from_root(state, root, compares)
+    if status == c.OK and peek(view + c.DTYPE) and not is_described(row_of_root(state, root), view, mark):
+        poke(state + o.VERDICT, o.UNLIKE_HERE)
+        poke(state + o.THEIRS, row_of_root(state, root) + ARRAY_TYPE)
+        return c.MISMATCH
     if status == c.OK:
         status = take_shape(ctx, state, view, mark, root)
     return c.SHAPE_KNOWN if status == c.OK and peek(ctx + PHASE) == OPEN else status
@@ -113,6 +130,20 @@ def write_row(row, size, view, mark, address, length):
     copy(row + ARRAY_DIMS, peek(view + c.DIMS), head - ARRAY_DIMS)
     if size > head:
         copy(row + head, address, length)
+
+
+def is_described(row, view, mark):
+    """Return whether a row is of an array such as a rank has, if it describes that whole."""
+    dimensions = peek(view + c.DIMENSIONS)
+    if (
+        peek(row + ARRAY_TYPE) != peek(view + c.DTYPE) | mark << MARK_SHIFT
+        or peek(row + ARRAY_DIMENSIONS) != dimensions
+    ):
+        return 0
+    for i in range(min(dimensions, MOST_DIMENSIONS_CARRIED)):
+        if peek(row + ARRAY_DIMS + i * WORD) != peek(peek(view + c.DIMS) + i * WORD):
+            return 0
+    return 1
 
 
 def take_shape(ctx, state, view, mark, root):
@@ -134,8 +165,7 @@ def take_shape(ctx, state, view, mark, root):
 
 def is_separate(state, root):
     """Return whether the root's array is sent separately, or is empty."""
-    row = row_of_root(state, root)
-    return peek(row + ROW_LENGTH) == head_bytes(peek(row + ARRAY_DIMENSIONS))
+    return not carries_all(row_of_root(state, root))
 
 
 def carried_array(state, root):

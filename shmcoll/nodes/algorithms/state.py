@@ -9,17 +9,18 @@ import numpy as np
 from shmcoll.collectives import RECORDS
 from shmcoll.engine.compiler.user_operators import of_kernel
 from shmcoll.engine.kernels.dtypes import BY_CODE
-from shmcoll.engine.layout import HEADER_BYTES, HEADER_SEQUENCE, WORD, table_words
+from shmcoll.engine.layout import HEADER_BYTES, HEADER_FINGERPRINT, HEADER_HISTORY, HEADER_SEQUENCE, WORD, table_words
 from shmcoll.engine.memory.node_words import UNNAMED
 from shmcoll.engine.native import entry
 from shmcoll.engine.native.arguments import written_call
 from shmcoll.engine.native.tables import ROUTINES
 from shmcoll.engine.protocol.count_tables import BOTH
+from shmcoll.engine.protocol.sync import mix
 from shmcoll.engine.system import log
 from shmcoll.nodes.algorithms import long_moves, memory
 from shmcoll.nodes.algorithms.collectives import MOVES, load
 from shmcoll.nodes.algorithms.rooted_calls import MOST_FOLLOWING
-from shmcoll.nodes.mpi.wire import DATA, OPENING, at_address, awaited
+from shmcoll.nodes.mpi.wire import DATA, OPENING, at_address, awaited, table_at
 from shmcoll.nodes.opening import layout as o
 from shmcoll.nodes.opening.fingerprint import positive
 from shmcoll.nodes.opening.opening import stride_of
@@ -70,6 +71,7 @@ class OpeningState:
         homes, indices = np.array(topology.places, np.int64).T.copy()
         members = np.array([rank for ranks in topology.nodes for rank in ranks], np.int64)
         self.called = np.zeros(HEADER_BYTES // WORD, np.int64)
+        self.past = np.zeros((o.PAST_CALLS, HEADER_BYTES // WORD), np.int64)
         of_reductions, sizes = memory.for_reductions(topology, self.most_row)
         self._memory: memory.Memory = {
             o.HOMES: homes,
@@ -94,6 +96,8 @@ class OpeningState:
             o.PART_PLACES: np.zeros(nodes, np.int64),
             o.ROW_PLACES: np.zeros(size, np.int64),
             o.SHAPE: np.zeros(o.SHAPE_WORDS, np.int64),
+            o.HELD: np.zeros(nodes, np.int64),
+            o.PAST: self.past,
             **memory.for_counts(size, self.most_row),
             **memory.for_leaders(topology, messages),
             **of_reductions,
@@ -175,8 +179,34 @@ class OpeningState:
 
     @property
     def verdict(self) -> int:
-        """UNLIKE or PARTLY_UNLIKE, after MISMATCH."""
+        """UNLIKE, PARTLY_UNLIKE or UNLIKE_HERE, after MISMATCH."""
         return self.words.item(o.VERDICT // WORD)
+
+    @property
+    def runs_ahead(self) -> bool:
+        """Whether this rank has not waited for all others in its last call."""
+        return bool(self.words.item(o.AHEAD // WORD))
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether this leader waits for all others because it has found another call in a message."""
+        return bool(self.words.item(o.IS_SUSPECT // WORD))
+
+    def remember(self, fingerprint: int) -> None:
+        """Note the call that is described in CALLED; see `running_ahead.remember`."""
+        self.called[HEADER_FINGERPRINT // WORD], self.called[HEADER_HISTORY // WORD] = positive(fingerprint), 0
+        self.past[self.number % o.PAST_CALLS] = self.called
+
+    def begin_again(self) -> None:
+        """Forget what has been called, after ranks have disagreed."""
+        self.words[o.HISTORY // WORD] = 0
+
+    @property
+    def theirs(self) -> tuple[int, tuple[int, ...]]:
+        """The dtype, with its mark, and the dimensions of the root's array, after UNLIKE_HERE."""
+        address = self.words.item(o.THEIRS // WORD)
+        dtype, dimensions = table_at(address, 2).tolist()
+        return dtype, tuple(table_at(address + 2 * WORD, dimensions).tolist())
 
     @property
     def failed(self) -> tuple[str, int]:
@@ -232,7 +262,9 @@ class OpeningState:
         """Make an opening in which this rank contributes some bytes. Returns its status; see `opening.open_rows`."""
         words = self.slot[0].view(np.int64)
         self.words[o.SEQUENCE // WORD] += 1
-        words[0], words[1] = positive(positive(fingerprint) + self.sequence), 0
+        history = mix(self.words.item(o.HISTORY // WORD), positive(fingerprint))
+        self.words[o.HISTORY // WORD] = history
+        words[0], words[1] = positive(history), 0
         d = self._dispatcher
         d.recorder.begin(RECORDS[d.operation].code if d.operation in RECORDS else UNNAMED, self.sequence)
         if contributed.size <= o.MOST_IN_SLOT:

@@ -1,13 +1,13 @@
 """How a call over nodes begins: its fingerprints, its opening, and the record for programs that look at the job."""
 
 from shmcoll.engine import context as c
-from shmcoll.engine.atomics import note, peek, poke, recent
-from shmcoll.engine.layout import HEADER_SEQUENCE
+from shmcoll.engine.atomics import note, peek, recent
 from shmcoll.engine.memory.node_words import CALL_BEGAN, CALL_ENDED, CALL_NUMBER, CALL_OPERATION
 from shmcoll.nodes.opening import layout as o
 from shmcoll.nodes.opening import opening
 from shmcoll.nodes.opening.fingerprint import UNKNOWN, describe, with_array
 from shmcoll.nodes.opening.opening import open_rows_of_all
+from shmcoll.nodes.opening.running_ahead import open_to_root, remember
 
 
 def opened(ctx, source, length):
@@ -15,6 +15,13 @@ def opened(ctx, source, length):
     of all."""
     announce_alike(ctx, source, length)
     return open_rows_of_all(peek(ctx + o.STATE), source, length)
+
+
+def opened_for_root(ctx, source, length, root):
+    """Open a call in which every rank has its x, and contributes `length` bytes, up to MOST_ROW. Return OK if the root
+    has the bytes of all."""
+    announce_alike(ctx, source, length)
+    return open_to_root(peek(ctx + o.STATE), source, length, root)
 
 
 def agreed(ctx):
@@ -33,7 +40,7 @@ def announce(ctx, first, second, source, length):
     that look at the job."""
     state = peek(ctx + o.STATE)
     opening.announce(state, first, second, source, length)
-    poke(peek(state + o.CALLED) + HEADER_SEQUENCE, peek(state + o.SEQUENCE))
+    remember(state, first, second)
     last = peek(state + o.RECORD)
     note(last + CALL_OPERATION, peek(ctx + c.OPERATION))
     note(last + CALL_NUMBER, peek(state + o.SEQUENCE))

@@ -25,7 +25,7 @@ MOST_FOR_ONE, MOST_FOR_ONE_SHARED = 64 << 10, 2 << 10  # collective_permute, gat
 
 SHAPE_WORDS = 2 + MOST_DIMENSIONS  # dtype and mark, number of dimensions, dimensions
 OFFER_WORDS = 3  # elements, their type, the unit of counts
-STATE_WORDS = 104
+STATE_WORDS = 111
 CALL, SHAPES = WORD, 2 * WORD  # behind a plain form: its call in memory; the addresses of the dimensions of x and `out`
 
 (
@@ -71,7 +71,7 @@ CALL, SHAPES = WORD, 2 * WORD  # behind a plain form: its call in memory; the ad
     WATCH,  # address of the Python function that a waiting rank calls
     SLEEPS,  # whether that function sleeps, so that it is called after each test
     SEQUENCE,  # number of the last opening
-    VERDICT,  # of a call that has returned MISMATCH: UNLIKE or PARTLY_UNLIKE
+    VERDICT,  # of a call that has returned MISMATCH: UNLIKE, PARTLY_UNLIKE or UNLIKE_HERE
     FAILED,  # what has failed, of a call that has returned UNREADABLE: the routine of the node, or 0 for MPI
     FAILED_STATUS,  # and its status
     IS_REFUSED,  # whether MPI has refused to begin a message
@@ -136,8 +136,22 @@ CALL, SHAPES = WORD, 2 * WORD  # behind a plain form: its call in memory; the ad
     BY_SENDER,  # addresses of a leader's memory for the blocks that the ranks of its node send,
     BY_RECEIVER,  # for those that they receive,
     TO_NODES,  # and for the message to each node, MESSAGE_BYTES each
+    # of calls in which nodes run ahead (`running_ahead.py`)
+    HISTORY,  # a hash of all openings so far
+    STREAM,  # who waits for whom in a call that runs ahead: FROM or TO, and the node; NOBODY
+    AHEAD,  # number of calls since the last full opening
+    HELD,  # address of a word for each node: whether the message of the next full opening has come from it
+    IS_SUSPECT,  # whether this leader has found another call in a message, and waits for the next full opening
+    PAST,  # address of the descriptions of the last PAST_CALLS calls
+    THEIRS,  # after UNLIKE_HERE: address of the row of the root
 ) = (WORD * i for i in range(STATE_WORDS))
 
 LANES = 4  # of requests: those of one are awaited together
 
-UNLIKE, PARTLY_UNLIKE = 1, 2
+UNLIKE, PARTLY_UNLIKE, UNLIKE_HERE, FULL = 1, 2, 3, 4  # FULL: within the node, a full opening follows
+
+NOBODY = 0
+MOST_AHEAD = 16  # calls: MPICH's TCP keeps 64 messages of a rank that nobody has asked for
+PAST_CALLS = 32  # a power of two, more than MOST_AHEAD
+RAN_AHEAD = 1 << 62  # in the first word of a message: of no full opening
+MOST_AT_ONCE = 4 << 10  # bytes of a row that runs ahead, if no node has several ranks; else MOST_IN_SLOT

@@ -42,6 +42,7 @@ from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek, poke
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.protocol.reduction import ALL
+from shmcoll.engine.protocol.sync import mix
 from shmcoll.nodes.opening import layout as o
 from shmcoll.nodes.opening.fingerprint import positive
 from shmcoll.nodes.opening.node_calls import broadcast_in_node, gather_to_leader, in_node
@@ -53,7 +54,8 @@ AT_ONCE = 4 << 10  # bytes of the first broadcast if the ranks of a node do not 
 
 
 def make_opening(contribute, finish, expected):
-    """Return an opening of functions that take the same arguments, whatever these are.
+    """Return an opening of functions that take the same arguments, whatever these are, and the steps of it that follow
+    the first.
 
     contribute: writes what this node contributes into the message of its leader, and its length there. finish: writes
     PUBLISHED, on leaders. expected: returns how many bytes of that all ranks of this node know. The first two return a
@@ -64,9 +66,13 @@ def make_opening(contribute, finish, expected):
         """Agree on the call that the slots describe. Return OK; MISMATCH, with the VERDICT; UNREADABLE if a routine of
         the node or MPI has FAILED; or INTERRUPTED."""
         status = in_node(state, o.GATHER_SLOTS)
-        if status != c.OK:
-            return status
+        return after_slots(state, source, length, root) if status == c.OK else status
+
+    def after_slots(state, source, length, root):
+        status = c.OK
         first, second = common(state), known(state)
+        poke(state + o.STREAM, o.NOBODY)
+        poke(state + o.AHEAD, 0)
         agree = first != 0 and second >= 0
         poke(node_block(state, peek(state + o.NODE)), 0)
         if agree:
@@ -79,7 +85,7 @@ def make_opening(contribute, finish, expected):
             status = publish(state, expected(state, source, length, root) if agree else 0)
         return status
 
-    return opening
+    return opening, after_slots
 
 
 def announce(state, first, second, source, length):
@@ -87,7 +93,9 @@ def announce(state, first, second, source, length):
     sequence = peek(state + o.SEQUENCE) + 1
     poke(state + o.SEQUENCE, sequence)
     slot = peek(state + o.SLOT)
-    poke(slot, positive(positive(first) + sequence))
+    history = mix(peek(state + o.HISTORY), positive(first))
+    poke(state + o.HISTORY, history)
+    poke(slot, positive(history))
     poke(slot + WORD, second)
     if 0 < length <= o.MOST_IN_SLOT:
         copy(slot + o.SLOT_DATA, source, length)
@@ -134,24 +142,48 @@ def node_block(state, node):
 def exchange(state, first, second):
     """Send this node's fingerprints to the other leaders, with the block that is in its message, receive theirs, and
     write the verdict."""
-    node, nodes, room = peek(state + o.NODE), peek(state + o.NODES), peek(state + o.MESSAGE_BYTES)
-    own, size = message(state, node), o.HEAD + peek(node_block(state, node))
-    poke(own, first)
-    poke(own + WORD, second)
+    node, nodes = peek(state + o.NODE), peek(state + o.NODES)
+    if peek(state + o.IS_SUSPECT):
+        first = 0
     for i in range(1, nodes):
-        other = (node + i) % nodes
-        receive(state, 0, leader(state, other), message(state, other), room, o.OPENING_TAG)
+        receive_opening(state, (node + i) % nodes)
     for i in range(1, nodes):
-        send(state, 0, leader(state, (node + i) % nodes), own, size, o.OPENING_TAG)
-    status = await_messages(state, 0)
+        send_opening(state, (node + i) % nodes, first, second)
+    status, left = await_messages(state, 0), 1
+    while status == c.OK and left:
+        left = 0
+        for other in range(nodes):
+            if other != node and peek(message(state, other)) & o.RAN_AHEAD:
+                receive_opening(state, other)
+                left = 1
+        if left:
+            status = await_messages(state, 0)
     if status != c.OK:
         return status
+    poke(state + o.IS_SUSPECT, 0)
     for other in range(nodes):
+        poke(peek(state + o.HELD) + other * WORD, 0)
         if peek(message(state, other)) != first:
             first = 0
         second = both(second, peek(message(state, other) + WORD)) if second >= 0 else -1
     poke(peek(state + o.PUBLISHED), o.UNLIKE if first == 0 else o.PARTLY_UNLIKE if second < 0 else 0)
     return c.OK
+
+
+def receive_opening(state, node):
+    """Begin to receive the next message of the leader of a node, unless that of its full opening has come already."""
+    if not peek(peek(state + o.HELD) + node * WORD):
+        place, room = message(state, node), peek(state + o.MESSAGE_BYTES)
+        receive(state, 0, leader(state, node), place, room, o.OPENING_TAG)
+
+
+def send_opening(state, node, first, second):
+    """Begin to send this node's fingerprints to the leader of another node, with the block that is in its message."""
+    own = message(state, peek(state + o.NODE))
+    poke(own, first)
+    poke(own + WORD, second)
+    size = o.HEAD + peek(node_block(state, peek(state + o.NODE)))
+    send(state, 0, leader(state, node), own, size, o.OPENING_TAG)
 
 
 def publish(state, size):
@@ -259,7 +291,7 @@ def expected_rows(state, source, length, root):
     return blocks + own_stride(state, length)
 
 
-open_rows = make_opening(contribute_rows, finish_rows, expected_rows)
+open_rows, open_rows_after_slots = make_opening(contribute_rows, finish_rows, expected_rows)
 
 
 def open_rows_of_all(state, source, length):
