@@ -554,7 +554,7 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
         return self._is_world() and not self._local_rank.is_beside
 
     def _is_world(self) -> bool:
-        return self._dispatcher.group == Group.world(self._local_rank.arena)
+        return self._dispatcher.group.offset == self._local_rank.arena.world
 
     def _join(
         self, ranks: tuple[int, ...], which: Identity, watch: Watch, name: str = "", *, awaits: bool = False, **how: Any

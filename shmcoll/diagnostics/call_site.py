@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterable, Iterator
+from functools import cache
 from types import FrameType
 
 from shmcoll.engine.system.text import printable
@@ -81,6 +82,12 @@ def places(sites: Iterable[Site | None]) -> str:
 
 def short_path(path: str) -> str:
     """Return the path relative to the current directory if it is below; otherwise the whole path. For messages."""
-    with contextlib.suppress(OSError):  # no current directory
-        path = path.removeprefix(f"{os.getcwd()}/")  # noqa: PTH109 - a Path would take 20 us
-    return printable(path)  # a program that prints an error must not get another one
+    try:
+        return _below(os.getcwd(), path)  # noqa: PTH109 - a Path would take 20 us
+    except OSError:  # no current directory
+        return printable(path)
+
+
+@cache
+def _below(folder: str, path: str) -> str:
+    return printable(path.removeprefix(f"{folder}/"))  # a program that prints an error must not get another one

@@ -338,14 +338,17 @@ def mailbox_offset(ranks: int, rank: int) -> int:
     return mailboxes_offset(ranks) + rank * mailbox_bytes(ranks)
 
 
+@cache
 def ending_offset(ranks: int, rank: int) -> int:
     return mailbox_offset(ranks, ranks) + rank * RECORD_BYTES
 
 
+@cache
 def site_offset(ranks: int, rank: int) -> int:
     return ending_offset(ranks, ranks) + rank * RECORD_BYTES
 
 
+@cache
 def flight_offset(ranks: int, rank: int) -> int:
     return site_offset(ranks, ranks) + rank * FLIGHT_ENTRIES * FLIGHT_BYTES
 
@@ -355,6 +358,7 @@ def cells_offset(ranks: int) -> int:
     return align(flight_offset(ranks, ranks), PAGE)
 
 
+@cache
 def group_bytes(ranks: int, window_bytes: int) -> int:
     return align(cells_offset(ranks) + 2 * ranks * window_bytes, PAGE)
 
@@ -364,6 +368,7 @@ def record_offset(ranks: int, rank: int, by: int) -> int:
     return RECORDS + (by * ranks + rank) * RECORD_BYTES
 
 
+@cache
 def directory_offset(ranks: int, rank: int) -> int:
     return align(RECORDS + 2 * ranks * RECORD_BYTES, PAGE) + rank * DIRECTORY_BYTES
 
@@ -372,6 +377,7 @@ def world_offset(ranks: int) -> int:
     return directory_offset(ranks, ranks)
 
 
+@cache
 def arena_bytes(ranks: int, window_bytes: int) -> int:
     """Return the bytes that a job of `ranks` commits at its start: all up to the end of the world's region."""
     return world_offset(ranks) + group_bytes(ranks, window_bytes)

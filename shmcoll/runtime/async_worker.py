@@ -122,7 +122,7 @@ class AsyncWorker:
 
     def __init__(self, words: np.ndarray, group: Group, rank: int, knowing: Knowing):
         self._pid = os.getpid()
-        self._name = group.names([rank])
+        self._name = f"rank {group.name(rank)}"
         self._knowing = knowing
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
         self.turns = Turns(words, self._name, lambda: group.ring_one(rank), self.wake, self.has_receives)

@@ -28,6 +28,7 @@ from shmcoll.engine.protocol.cells import MOVED_BYTES
 from shmcoll.engine.protocol.wait import MOST_POLLS, SLICE_NS
 from shmcoll.engine.protocol.ways import NEVER, RANGE, TO_ALL_FACTOR
 from shmcoll.engine.system import log
+from shmcoll.engine.system.addresses import address_of
 from shmcoll.engine.system.green_threads import check_threads
 from shmcoll.errors import CallNotAllowed
 from shmcoll.profiling.recorder import Profile, Recorder
@@ -101,14 +102,17 @@ class Dispatcher(Calls):
         self.size = group.size
         if self.size not in local_rank.contexts:
             local_rank.contexts[self.size] = _new_context(group.arena, self.size)
-        self.words = local_rank.contexts[self.size].copy()
-        self.own_table = _address(self.words) + tables.OWN_TABLE  # looking it up in each call would take 2 us
+        words = local_rank.contexts[self.size].copy()
+        ends = _ends(self.size)
+        self.words, self._address = words[: ends[0]], address_of(words)  # looking it up in each call would take 2 us
+        self.own_table = self._address + tables.OWN_TABLE
         self.own_ends = memoryview(self.words)[tables.OWN_TABLE // WORD + layout.TABLE_SIZES * self.size :]  # type: ignore[arg-type]
-        self.told = np.zeros(2 + layout.MOST_DIMENSIONS, np.int64)  # dtype and shape of what this rank gets
-        self.told_at = _address(self.told)
-        self._ranks = np.array(group.ranks, np.int64)
+        self.told = words[ends[1] : ends[2]]  # dtype and shape of what this rank gets
+        self.told_at = self._address + ends[1] * WORD
+        words[ends[2] :] = group.ranks
+        self._ranks_at = self._address + ends[2] * WORD
+        self._choices = words[ends[0] : ends[1]]
         self._scratch = np.empty(c.PIECE_BYTES + layout.PAGE + 64, np.uint8)
-        self._choices = np.array(choices.new_words(), np.int64)
         self.buffers = MessageBuffers(local_rank.heap, group, rank, self.words)
         self._fill_context()
         self.failures = self.reporter(group, self.words, rank, self.buffers)
@@ -129,19 +133,17 @@ class Dispatcher(Calls):
         has_windows = self.group.offset == arena.world or committed == self.words.item(c.WINDOW_BYTES // WORD)
         for offset, value in (
             (c.GROUP, group),
-            (c.RANKS, _address(self._ranks)),
+            (c.RANKS, self._ranks_at),
             (c.MAILBOXES, group + layout.mailboxes_offset(size)),
             (c.CELLS, group + layout.cells_offset(size)),
             (c.FLIGHTS, group + layout.flight_offset(size, self.rank)),
             (c.RANK, self.rank),
-            (c.MAIL, _address(self.buffers.words)),
-            (c.SCRATCH, layout.align(_address(self._scratch), 64)),
+            (c.MAIL, address_of(self.buffers.words)),
+            (c.SCRATCH, layout.align(address_of(self._scratch), 64)),
             (c.COMMIT_BY, 0 if has_windows else pages.function_to_commit()),
             (c.COMMITTED, committed),
         ):
             self.words[offset // WORD] = value
-        if not _is_crowded(arena):  # else the time of a copy says which rank had the core
-            self.words[c.CHOICES // WORD] = _address(self._choices) - _address(self.words)
         if self.local_rank.team:
             self.words[c.TEAM // WORD] = self.local_rank.team
             self.share_work(wanted=True)
@@ -152,7 +154,7 @@ class Dispatcher(Calls):
         value, mailbox = int.from_bytes(os.urandom(8)) >> 2, self.group.mailbox(self.rank)
         self.words[c.OWN_WITNESS // WORD] = value
         self.group.arena.store(mailbox + layout.WITNESS_VALUE, value)
-        self.group.arena.store(mailbox + layout.WITNESS, _address(self.words) + c.OWN_WITNESS)
+        self.group.arena.store(mailbox + layout.WITNESS, self._address + c.OWN_WITNESS)
 
     @property
     def timeout(self) -> float:
@@ -346,21 +348,26 @@ class Dispatcher(Calls):
         )
 
 
-def _address(array: np.ndarray) -> int:
-    """Return the address of an array in a third of the time of `array.ctypes.data`."""
-    return int(array.__array_interface__["data"][0])
-
-
 def _is_crowded(arena: Arena) -> bool:
     """Return whether there are more ranks than cores, as the creator has seen them: a rank that is bound to one core
     sees that one alone."""
     return arena.ranks > arena.load(layout.JOB_CORES)
 
 
+def _ends(size: int) -> tuple[int, int, int]:
+    """Return where parts of the private words of a group of this size end: the context, the choices, what is told. The
+    ranks follow."""
+    context = tables.context_words(size)
+    told = context + choices.ALL_WORDS
+    return context, told, told + 2 + layout.MOST_DIMENSIONS
+
+
 def _new_context(arena: Arena, size: int) -> np.ndarray:
-    """Return a context with the words that all groups of this size have in common."""
+    """Return private words (`_ends`) with what all groups of this size have in common."""
     crowded = _is_crowded(arena)
-    words, thresholds = tables.new_context(size), Thresholds(*map(arena.load, WORDS))
+    context, told, end = _ends(size)
+    words, thresholds = np.zeros(end + size, np.int64), Thresholds(*map(arena.load, WORDS))
+    words[:told] = [*tables.new_context(size), *choices.new_words()]
     for offset, value in (
         (c.ARENA, arena.address),
         (c.ARENA_BYTES, arena.size),
@@ -380,7 +387,8 @@ def _new_context(arena: Arena, size: int) -> np.ndarray:
     ):
         words[offset // WORD] = value
     _choose_by(words, size, thresholds)
-    if not crowded:
+    if not crowded:  # else the time of a copy says which rank had the core
+        words[c.CHOICES // WORD] = context * WORD
         words[c.PACED_BYTES // WORD] = max(thresholds.exchange_bytes // RANGE, layout.INLINE_BYTES + 1)
     return words
 

@@ -123,9 +123,9 @@ def _members(arena: Arena, leader: int, offset: int, purpose: str, cells: bool) 
         size = arena.load(offset + layout.SIZE)
         window = arena.load(layout.JOB_WINDOW_BYTES) if cells else 0
         if 0 < size <= arena.ranks and layout.group_bytes(size, window) <= room:
-            members = tuple(arena.load(offset + layout.MEMBERS + i * WORD) for i in range(size))
-            if all(0 <= rank < arena.ranks for rank in members):
-                return members
+            members = arena.load_each(offset + layout.MEMBERS, WORD, size)
+            if min(members) >= 0 and max(members) < arena.ranks:
+                return tuple(members)
     raise ArenaError(
         f"{purpose}: the arena is damaged: what rank {leader} says of the groups that it leads makes no sense"
     )
@@ -133,5 +133,5 @@ def _members(arena: Arena, leader: int, offset: int, purpose: str, cells: bool) 
 
 def identity_of(group: Group) -> Identity:
     """Return the identity that the leader has written into the region of a group."""
-    first, second = (group.arena.load(group.offset + layout.IDENTITY + i * WORD) for i in (0, 1))
+    first, second = group.arena.load_each(group.offset + layout.IDENTITY, WORD, 2)
     return first, second

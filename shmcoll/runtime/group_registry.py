@@ -34,13 +34,13 @@ A member that looks after the leader's fence finds nothing. One that looked befo
 """
 
 import ctypes
+import struct
 import time
 from collections import deque
 from collections.abc import Callable
 from functools import cache, partial
 
 from shmcoll.engine import layout
-from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory import pages, records, slot_tables
 from shmcoll.engine.memory.arena import Arena
 from shmcoll.engine.memory.group import Group
@@ -52,7 +52,8 @@ from shmcoll.runtime.group_directory import NOBODY, Identity
 
 STILL_IN, CLOSED, LET_GO = range(3)
 
-_LIBC = ctypes.CDLL(None, use_errno=True)
+_sem_init = ctypes.CDLL(None).sem_init
+_sem_init.argtypes = ctypes.c_void_p, ctypes.c_int, ctypes.c_uint
 
 
 class GroupRegistry:
@@ -237,20 +238,15 @@ def _prepare(group: Group, which: Identity, committed: int) -> None:
     """Write all words of a region, in which another group of as many ranks may have been. committed: bytes of each
     window of a new region."""
     arena = group.arena
-    words = [group.mailbox(rank) + layout.COMMITTED for rank in range(group.size)]
     fits = arena.load(group.offset + layout.SIZE) == group.size
-    known = [arena.load(word) if fits else committed for word in words]
+    known = group.load_of_each(layout.COMMITTED) if fits else [committed] * group.size
     ctypes.memset(arena.address + group.offset, 0, layout.cells_offset(group.size))
-    for word, value in zip(words, known, strict=True):
-        arena.store(word, value)
-    for i, word in enumerate(which):
-        arena.store(group.offset + layout.IDENTITY + i * WORD, word)
-    arena.store(group.offset + layout.SIZE, group.size)
-    for i, rank in enumerate(group.ranks):
-        arena.store(group.offset + layout.MEMBERS + i * WORD, rank)
-    for rank in range(group.size):
-        bell = arena.address + group.mailbox(rank) + layout.SEMAPHORE
-        _LIBC.sem_init(ctypes.c_void_p(bell), 1, 0)
+    arena.write(group.offset + layout.IDENTITY, struct.pack("=3q", *which, group.size))
+    arena.write(group.offset + layout.MEMBERS, struct.pack(f"={group.size}q", *group.ranks))
+    for rank, value in enumerate(known):
+        mailbox = group.mailbox(rank)
+        arena.store(mailbox + layout.COMMITTED, value)
+        _sem_init(arena.address + mailbox + layout.SEMAPHORE, 1, 0)
 
 
 def has_closed(group: Group, rank: int) -> bool:

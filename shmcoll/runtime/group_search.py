@@ -74,7 +74,7 @@ def find(
 
     Raises what the watch raises, and `ArenaError` if the leader had no memory for the group.
     """
-    leader, pauses = ranks[0], _Pauses(arena, watch)
+    leader, pauses = ranks[0], None
     purpose = f"{watch.call} of world ranks {list(ranks)} on world rank {me}"
     how = ""
     while True:
@@ -85,6 +85,7 @@ def find(
         if how:
             watch.look()  # a failure because of which the leader may have ended
             raise watch.lost(leader, how)
+        pauses = pauses or _Pauses(arena, watch)
         pauses.make(leader, "leads the new group, and has not made it")
         how = records.how_ended(arena, leader)
 

@@ -157,7 +157,8 @@ def _lines(dispatcher: LeavingDispatcher) -> Iterator[str]:
 def note(dispatcher: LeavingDispatcher, place: int = report_lock.LEAVES) -> dict[int, list[int]]:
     """Note for the other ranks what this rank leaves behind. Return the tags of messages by their senders."""
     group = dispatcher.group
-    left = {source: tags for source in range(group.size) if (tags := dispatcher.buffers.waiting(source)[-_TOLD:])}
+    buffers = dispatcher.buffers
+    left = {source: tags for source in buffers.senders() if (tags := buffers.waiting(source)[-_TOLD:])}
     facts: dict[str, Any] = {_LEFT: left} if dispatcher.sent else {}
     if lines := dispatcher.failures.lines_not_compared():
         facts[report_lock.LINES] = lines

@@ -121,19 +121,15 @@ class LocalRank:
             if not self._compiling:
                 records.note_compiling(self.arena, self.rank, begins=False)
 
-    @contextlib.contextmanager
-    def looking(self) -> Iterator[None]:
+    def looking(self) -> contextlib.AbstractContextManager[None]:
         """Count this thread in LOOKING while it looks for a group and joins it. If an interrupt leaves it counted, its
         next call corrects that."""
-        with self._counted(self._looking, threading.get_ident(), layout.LOOKING):
-            yield
+        return self._counted(self._looking, threading.get_ident(), layout.LOOKING)
 
-    @contextlib.contextmanager
-    def learning(self, group: Group) -> Iterator[None]:
+    def learning(self, group: Group) -> contextlib.AbstractContextManager[None]:
         """Count a call of a group in LEARNING while it learns of a block of another rank, until it holds the block. See
         `engine/memory/holds.py`."""
-        with self._counted(self._learning, (threading.get_ident(), group.offset), layout.LEARNING):
-            yield
+        return self._counted(self._learning, (threading.get_ident(), group.offset), layout.LEARNING)
 
     @contextlib.contextmanager
     def _counted(self, calls: set[Any], call: Any, word: int) -> Iterator[None]:

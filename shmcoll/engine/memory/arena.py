@@ -67,6 +67,12 @@ class Arena:
         fences.release()
         self._words[offset >> 3] = value
 
+    def load_each(self, first: int, stride: int, count: int) -> list[int]:
+        """Return `count` words, `stride` bytes apart."""
+        values: list[int] = self._words[first >> 3 : first + stride * count >> 3 : stride >> 3]
+        fences.acquire()
+        return values
+
     def fence(self) -> None:
         fences.fence()
 

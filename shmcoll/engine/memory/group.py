@@ -13,11 +13,13 @@ no rank sees what this rank does to its own arrays afterwards before it sees ABO
 import ctypes
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 
 from shmcoll.engine import layout
 from shmcoll.engine.memory.arena import Arena
 
-_LIBC = ctypes.CDLL(None, use_errno=True)
+_sem_post = ctypes.CDLL(None).sem_post
+_sem_post.argtypes = (ctypes.c_void_p,)
 
 
 class RankName(int):
@@ -75,7 +77,18 @@ class Group:
 
     def mailbox(self, rank: int) -> int:
         """Return the offset in the arena of the mailbox of a rank of the group."""
-        return self.offset + layout.mailbox_offset(self.size, rank)
+        first, stride = self._mailboxes
+        return first + rank * stride
+
+    @cached_property
+    def _mailboxes(self) -> tuple[int, int]:
+        """The offset of the first mailbox, and the bytes from one to the next."""
+        return self.offset + layout.mailboxes_offset(self.size), layout.mailbox_bytes(self.size)
+
+    def load_of_each(self, word: int) -> list[int]:
+        """Return a word of the mailboxes of all ranks."""
+        first, stride = self._mailboxes
+        return self.arena.load_each(first + word, stride, self.size)
 
     def header(self, rank: int, sequence: int) -> int:
         """Return the offset in the arena of the header of a rank for operation `sequence`."""
@@ -97,9 +110,11 @@ class Group:
 
     def ring(self) -> None:
         """Post every doorbell, so that each sleeping rank checks what it waits for."""
+        first, stride = self._mailboxes
+        first += self.arena.address + layout.SEMAPHORE
         for rank in range(self.size):
-            self.ring_one(rank)
+            _sem_post(first + rank * stride)
 
     def ring_one(self, rank: int) -> None:
         """Post the doorbell of one rank."""
-        _LIBC.sem_post(ctypes.c_void_p(self.arena.address + self.mailbox(rank) + layout.SEMAPHORE))
+        _sem_post(self.arena.address + self.mailbox(rank) + layout.SEMAPHORE)

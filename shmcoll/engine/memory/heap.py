@@ -330,7 +330,9 @@ def span(arena: Arena, rank: int) -> tuple[int, int]:
 
 def held_by_all(arena: Arena) -> int:
     """Return the bytes that the heaps of all ranks hold, with those of ordinary numpy arrays."""
-    return sum(held_by(arena, rank) + arrays_held_by(arena, rank) for rank in range(arena.ranks))
+    first = layout.directory_offset(arena.ranks, 0)
+    held = (arena.load_each(first + word, layout.DIRECTORY_BYTES, arena.ranks) for word in (layout.HELD, layout.ARRAYS))
+    return sum(map(sum, held))
 
 
 def held_by(arena: Arena, rank: int) -> int:

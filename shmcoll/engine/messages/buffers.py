@@ -186,6 +186,11 @@ class MessageBuffers:
     def _word(self, offset: int) -> int:
         return self.words.item(self._found + offset // WORD)
 
+    def senders(self) -> list[int]:
+        """Return the ranks that have sent messages to this one."""
+        rings = self._group.load_of_each(layout.rings_offset(self._group.size) + self._rank * WORD)
+        return [source for source, ring in enumerate(rings) if ring]
+
     def waiting(self, source: int) -> list[int]:
         """Return the tags of the messages from a rank that have arrived and not been received, in order, for error
         texts."""

@@ -31,6 +31,7 @@ from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek, poke
 from shmcoll.engine.layout import FLIGHT_ENTRIES, WORD
 from shmcoll.engine.native import cpython as py
+from shmcoll.engine.system.addresses import address_of
 
 FRAMES = 12
 IN_THREAD, IN_HOLDER, CODE, PREVIOUS, INSTRUCTION = (WORD * i for i in range(5))
@@ -72,7 +73,7 @@ class CallPlaces:
         self._table = np.zeros(OFFSETS + FLIGHT_ENTRIES * PLACE_WORDS, np.int64)
         if offsets := frame_offsets():
             self._table[:OFFSETS] = offsets
-            words[c.PLACES // WORD] = self._table.ctypes.data
+            words[c.PLACES // WORD] = address_of(self._table)
 
     def of(self, sequence: int) -> list[tuple[str, int]]:
         """Return file and line of the innermost frames in operation `sequence`; none if they are not known."""

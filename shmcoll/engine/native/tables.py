@@ -30,9 +30,14 @@ OWN_TABLE = HANDLE + WORD  # a table of counts, see `entry_counts.py`
 CALL_BITS = 8  # of COLLECTIVE and MET, below the thread: the code of the call (`diagnostics/other_threads.py`)
 
 
+def context_words(ranks: int) -> int:
+    """Return the length of a context for a group of this size."""
+    return OWN_TABLE // WORD + layout.table_words(ranks)
+
+
 def new_context(ranks: int) -> np.ndarray:
     """Return a context for a group of this size. Its tables are filled, and the words of the communicator are zero."""
-    words = np.zeros(OWN_TABLE // WORD + layout.table_words(ranks), np.int64)
+    words = np.zeros(context_words(ranks), np.int64)
     for known in DTYPES:
         if known.numpy.num < TYPE_NUMBERS:
             words[TYPE_CODES // WORD + known.numpy.num] = type_word(known)
