@@ -151,7 +151,7 @@ LANES = 4  # of requests: those of one are awaited together
 UNLIKE, PARTLY_UNLIKE, UNLIKE_HERE, FULL = 1, 2, 3, 4  # FULL: within the node, a full opening follows
 
 NOBODY = 0
-MOST_AHEAD = 16  # calls: MPICH's TCP keeps 64 messages of a rank that nobody has asked for
+MOST_AHEAD = 20  # calls: of a rank, MPICH's TCP keeps 64 messages that nobody has asked for, so those of three groups
+MOST_IN_ROW_AHEAD = 8 << 10  # bytes: MPI takes messages that are not longer before the receiver asks for them
 PAST_CALLS = 32  # a power of two, more than MOST_AHEAD
 RAN_AHEAD = 1 << 62  # in the first word of a message: of no full opening
-MOST_AT_ONCE = 4 << 10  # bytes of a row that runs ahead, if no node has several ranks; else MOST_IN_SLOT

@@ -1,4 +1,4 @@
-"""Rooted calls of few bytes, in which nodes do not wait for all others.
+"""Rooted calls of short arrays, in which nodes do not wait for all others.
 
 A stream is a row of calls in which the same node has something for all others (FROM that node: broadcast, scatter), or
 all others have something for it (TO it: gather, reduce). The first call of a stream has a full opening (`opening.py`).
@@ -12,8 +12,9 @@ In the next ones, up to MOST_AHEAD, only those messages are sent that carry rows
                                   on
 
 The first word of these messages has RAN_AHEAD. All else opens in full: a call of another stream, the call after
-MOST_AHEAD such ones, a longer row, or a row without the array. In a stream FROM a node only the root's node knows how
-long the row is: the others see a message of a full opening, keep it (HELD), and make that opening.
+MOST_AHEAD such ones, a longer row, or one without the array. In a stream FROM a node only the root's node knows which
+row it has: the others see a message of a full opening, keep it (HELD), and make that opening. The next call has a full
+opening at once, so such rows wait for two messages, one after the other, only once in their row.
 
 HISTORY, a hash of all calls so far, is part of the first fingerprint. So if ranks have made different calls, their next
 full openings fail, at the latest MOST_AHEAD calls later. A leader that finds another call in a message, or a message
@@ -32,8 +33,10 @@ full opening. So a leader that waits for a node gets a message when that node ma
 node that waits for nobody comes to a full opening after MOST_AHEAD calls at the latest. There all wait for all. If a
 suspect leader waits too long, because the others make no other call, it ends the group (`nodes/agreement.py`).
 
-What is on its way: at most MOST_AHEAD short messages and one of a full opening, from one leader to another, in MPI's
-memory. A leader waits until MPI has taken its messages, before it changes their memory.
+What is on its way: at most MOST_AHEAD messages and one of a full opening, from one leader to another, in MPI's memory.
+A leader waits until MPI has taken its messages, before it changes their memory. Rows have MOST_IN_ROW_AHEAD bytes at
+most, so MPI takes them at once. If it waited for their receivers, equal calls would go on all the same, but the leader
+of another call may wait for a third one first, and all would wait for their limits.
 
 Cost: that of one message, in place of an exchange, and nothing for those that only send but the work for that.
 """
@@ -83,19 +86,29 @@ def make_open_from_root(carries_all):
         home, status, is_full = home_of(state, root), c.OK, True
         stream = FROM + 2 * home
         if not goes_on(state, stream):
-            return begin(state, stream, open_rows(state, 0, SELF_SIZED, root))
+            return begun(state, stream, open_rows(state, 0, SELF_SIZED, root), root)
         status = in_node(state, o.GATHER_SLOTS)
         if status != c.OK:
             return status
-        if common(state) != 0 and (compares == 0 or known(state) >= 0):
-            if home != peek(state + o.NODE):
-                status = take_from_root(state, root, compares)
-                is_full = is_full_next(state, status)
-            elif own_stride(state, SELF_SIZED) <= most_ahead(state) and carries_all(own_row(state, root)):
+        is_alike = known(state) >= 0
+        if common(state) != 0 and home != peek(state + o.NODE) and (is_alike or not compares):
+            status = take_from_root(state, root, compares)
+            is_full = is_full_next(state, status)
+        elif common(state) != 0 and home == peek(state + o.NODE) and is_alike:
+            length, row = own_stride(state, SELF_SIZED), slot_data(state, index_of(state, root))
+            is_whole = length > o.MOST_IN_SLOT or carries_all(row)  # without the array it is short
+            if is_whole and length <= o.MOST_IN_ROW_AHEAD:
                 status, is_full = send_from_root(state, root), False
         if is_full:
-            return begin(state, stream, open_rows_after_slots(state, 0, SELF_SIZED, root))
+            return begun(state, stream, open_rows_after_slots(state, 0, SELF_SIZED, root), root)
         return count(state, status)
+
+    def begun(state, stream, status, root):
+        """Begin a stream after a full opening, unless it is one of rows that do not run ahead. Return the status."""
+        row = row_of_root(state, root)
+        if status == c.OK and carries_all(row) and peek(row) <= o.MOST_IN_ROW_AHEAD:
+            poke(state + o.STREAM, stream)
+        return status
 
     return open_from_root
 
@@ -104,7 +117,7 @@ def open_to_root(state, source, length, root):
     """Open a call in which all ranks contribute rows of `length` bytes, for one of them. Return as `open_rows`."""
     home = home_of(state, root)
     stream = TO + 2 * home
-    if length > most_ahead(state) or not goes_on(state, stream):
+    if length > o.MOST_IN_ROW_AHEAD or not goes_on(state, stream):
         return begin(state, stream, open_rows(state, source, length, ALL))
     status = in_node(state, o.GATHER_SLOTS)
     if status != c.OK:
@@ -141,18 +154,6 @@ def count(state, status):
     return status
 
 
-def most_ahead(state):
-    """Return how long a row may be."""
-    return o.MOST_IN_SLOT if peek(state + o.SHARES) else min(o.MOST_AT_ONCE, peek(state + o.MOST_ROW))
-
-
-def own_row(state, root):
-    """Return the address of the row of a root of this node, before the opening."""
-    if own_stride(state, SELF_SIZED) > o.MOST_IN_SLOT:
-        return row_place(state)
-    return slot_data(state, index_of(state, root))
-
-
 def send_from_root(state, root):
     """Send the row of a root of this node to the other leaders, and write it to where its ranks find it."""
     status = contribute_rows(state, 0, SELF_SIZED, root)
@@ -162,7 +163,9 @@ def send_from_root(state, root):
             send_opening(state, other, common(state) | o.RAN_AHEAD, known(state))
         status = await_messages(state, 0)
     if peek(state + o.LOCAL) > 1:
-        copy(row_of_root(state, root), slot_data(state, index_of(state, root)), own_stride(state, SELF_SIZED))
+        length = own_stride(state, SELF_SIZED)
+        row = row_place(state) if length > o.MOST_IN_SLOT else slot_data(state, index_of(state, root))
+        copy(row_of_root(state, root), row, length)
     return status
 
 
