@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -367,7 +368,7 @@ def _new_context(arena: Arena, size: int) -> np.ndarray:
     crowded = _is_crowded(arena)
     context, told, end = _ends(size)
     words, thresholds = np.zeros(end + size, np.int64), Thresholds(*map(arena.load, WORDS))
-    words[:told] = [*tables.new_context(size), *choices.new_words()]
+    words[:told] = [*tables.new_context(size), *choices.new_words(arena.load(layout.JOB_WINDOW_BYTES))]
     for offset, value in (
         (c.ARENA, arena.address),
         (c.ARENA_BYTES, arena.size),

@@ -15,8 +15,7 @@ from shmcoll.engine.protocol.choices import (
     ALL_WORDS,
     CALLS,
     CHOICE_BYTES,
-    EXCHANGES,
-    FIRST_TRIALS,
+    FIRST_TRIAL,
     INTERVAL,
     KINDS,
     LEAST,
@@ -26,6 +25,8 @@ from shmcoll.engine.protocol.choices import (
     LONG_READS,
     MORE,
     MOST_INTERVALS,
+    MOVES,
+    NEAR_READS,
     PACES,
     RESULTS,
     TRIAL,
@@ -38,9 +39,11 @@ from shmcoll.engine.protocol.choices import (
     way_of,
 )
 from shmcoll.engine.protocol.pace import UNIT
-from shmcoll.engine.protocol.ways import NEVER, RANGE
+from shmcoll.engine.protocol.ways import ALL_TO_ALL, EXCHANGE, FROM_ROOT, NEVER, RANGE, TO_ALL, TO_ROOT
 from shmcoll.engine.system.cores import usable_cores
 from tests.support.switches import exposed
+
+WINDOW = 2 << 20
 
 
 class Rank:
@@ -48,7 +51,7 @@ class Rank:
 
     def __init__(self) -> None:
         self.words = (ctypes.c_int64 * c.CONTEXT_WORDS)()
-        self.choices = (ctypes.c_int64 * ALL_WORDS)(*new_words())
+        self.choices = (ctypes.c_int64 * ALL_WORDS)(*new_words(WINDOW))
         self.words[c.CHOICES // WORD] = ctypes.addressof(self.choices) - ctypes.addressof(self.words)
         self.ctx, self.time, self.clocks = ctypes.addressof(self.words), 10**15, 0
 
@@ -82,7 +85,7 @@ def rank(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rank]:
     yield made
 
 
-FIRST = FIRST_TRIALS[RESULTS] - 1
+FIRST = FIRST_TRIAL - 1
 
 
 @pytest.mark.parametrize("usual", [0, 1])
@@ -129,23 +132,32 @@ def test_only_calls_of_a_trial_and_before_it_look_at_the_clock(rank: Rank) -> No
     assert rank.clocks == (1 + 3) * (FIRST - 1 + TRIES - 1)
 
 
+KINDS_AND_LEAST = [(RESULTS, LEAST_COPY), (LONG_READS, LEAST_COPY)] + [(i, LEAST) for i in range(NEAR_READS, KINDS)]
+
+
 def test_each_length_and_kind_has_words_of_its_own(rank: Rank) -> None:
-    first, found = rank.words[c.CHOICES // WORD], []
-    for kind, least in ((RESULTS, LEAST_COPY), (LONG_READS, LEAST_COPY), (EXCHANGES, LEAST)):
-        own = first + kind * LENGTHS * CHOICE_BYTES
+    first_word, found = rank.words[c.CHOICES // WORD], []
+    for kind, least in KINDS_AND_LEAST:
+        own = first_word + kind * LENGTHS * CHOICE_BYTES
         last = own + (LENGTHS - 1) * CHOICE_BYTES
         assert choice_of(rank.ctx, kind, least - 1) == 0
         places = [choice_of(rank.ctx, kind, LEAST << i) for i in range(LENGTHS + 3)]
         wanted = [min(own + i * CHOICE_BYTES, last) if LEAST << i >= least else 0 for i in range(LENGTHS + 3)]
         assert places == wanted
-        assert [choice_of(rank.ctx, kind, (LEAST << (i + 1)) - 1) for i in range(2, LENGTHS)] == wanted[2:LENGTHS]
+        assert [choice_of(rank.ctx, kind, (LEAST << (i + 1)) - 1) for i in range(4, LENGTHS)] == wanted[4:LENGTHS]
         found += places
+        for i, place in enumerate(places[:LENGTHS]):
+            first = rank.choices[(place - first_word + TRIAL) // WORD] if place else 0
+            after_all_cells = 2 * WINDOW // (LEAST << i) + INTERVAL >= first > 2 * WINDOW // (LEAST << i)
+            assert place == 0 or (after_all_cells if kind >= MOVES else first == FIRST_TRIAL)
     assert KINDS * LENGTHS * CHOICE_BYTES == WORD * ALL_WORDS
-    assert {rank.choices[(place - first + TRIAL) // WORD] for place in found if place} == set(FIRST_TRIALS)
+    assert len({place for place in found if place}) == sum(
+        LENGTHS - 4 * (least > LEAST) for _, least in KINDS_AND_LEAST
+    )
 
 
 def test_an_exchange_is_tried_when_the_trials_of_its_copies_have_ended(rank: Rank) -> None:
-    ways = [(rank.call(0, (1000, 2000)), rank.call(0, (1000, 2000), kind=EXCHANGES)) for _ in range(600)]
+    ways = [(rank.call(0, (1000, 2000)), rank.call(0, (1000, 2000), kind=MOVES)) for _ in range(600)]
     assert (1, 1) not in ways
     assert [sum(way) for way in zip(*ways, strict=True)] == [2 * TRIES] * 2
 
@@ -172,7 +184,7 @@ def test_results_are_the_same_on_both_ways(ranks: Any, passes: int) -> None:
                 both = [np.arange(begin + 2 * n, dtype=np.int32)[begin:] * (r + 1) for r in range(2)]
                 out = np.empty(begin + 4 * n, np.int32)[begin:]
                 for _ in range(3):
-                    known[:] = new_words()
+                    known[:] = new_words(int(words[c.WINDOW_BYTES // WORD]))
                     known[WAY // WORD :: CHOICE_BYTES // WORD] = passes
                     known[1 :: CHOICE_BYTES // WORD] = 10**6  # calls so far: the next trial is far away
                     known[2 :: CHOICE_BYTES // WORD] = 10**9
@@ -197,13 +209,24 @@ def test_nothing_is_chosen_with_more_ranks_than_cores(ranks: Any, number: int) -
     assert ranks(number, work) == [number <= usable_cores()] * number
 
 
-CALLS_OF_EXCHANGES = ("all_to_all", "collective_permute", "all_to_all_v", "all_gather")
+#: their ways, and which ranks send
+CALLS_BY_TRIALS = {
+    "all_to_all": (EXCHANGE, (0, 1)),
+    "collective_permute": (EXCHANGE, (0, 1)),
+    "all_to_all_v": (EXCHANGE, (0, 1)),
+    "all_gather": (ALL_TO_ALL, (0, 1)),
+    "broadcast": (TO_ALL, (0,)),
+    "scatter": (FROM_ROOT, (0,)),
+    "gather": (TO_ROOT, (1,)),
+}
 
 
 @pytest.mark.skipif(usable_cores() < 2, reason="with more ranks than cores, times say nothing, and thresholds hold")
-@pytest.mark.parametrize("name", CALLS_OF_EXCHANGES)
+@pytest.mark.parametrize("name", CALLS_BY_TRIALS)
 def test_calls_go_the_faster_way_and_measure_it(ranks: Any, name: str) -> None:
     """Results are the same both ways, and where two ranks go different ways."""
+
+    way, senders = CALLS_BY_TRIALS[name]
 
     def work(comm: Any) -> list[bool]:
         words, me, n = comm._dispatcher.words, comm.rank, 40_000
@@ -213,13 +236,17 @@ def test_calls_go_the_faster_way_and_measure_it(ranks: Any, name: str) -> None:
             "collective_permute": lambda: comm.collective_permute(x, [(0, 1), (1, 0)]),
             "all_to_all_v": lambda: comm.all_to_all_v(x, [n, n])[0],
             "all_gather": lambda: comm.all_gather(x),
+            "broadcast": lambda: comm.broadcast(x if me == 0 else np.zeros_like(x), 0),
+            "scatter": lambda: comm.scatter(x if me == 0 else None, 0),
+            "gather": lambda: comm.gather(x, 0),
         }
         peer = np.arange(2 * n) + (1 - me) * 1_000_000
         both = [x, peer] if me == 0 else [peer, x]
         half = slice(me * n, (me + 1) * n)
         blocks = np.concatenate([both[0][half], both[1][half]])
         wanted = {"all_to_all_v": blocks, "all_to_all": blocks, "collective_permute": peer}
-        wanted["all_gather"] = np.concatenate(both)
+        wanted |= {"all_gather": np.concatenate(both), "broadcast": both[0], "scatter": both[0][half]}
+        wanted["gather"] = np.concatenate(both) if me == 0 else None
 
         def exposes(one_copy: bool) -> bool:
             known[known_ways] = one_copy
@@ -229,19 +256,21 @@ def test_calls_go_the_faster_way_and_measure_it(ranks: Any, name: str) -> None:
             return exposed(comm) != 0
 
         known = comm._dispatcher._choices
-        known_ways = np.arange(EXCHANGES * LENGTHS, KINDS * LENGTHS) * (CHOICE_BYTES // WORD) + WAY // WORD
+        known_ways = np.arange(MOVES * LENGTHS, KINDS * LENGTHS) * (CHOICE_BYTES // WORD) + WAY // WORD
         for _ in range(3):
             exposes(True)  # until the ranks know that they can read each other
         told = [exposes(True), exposes(False), exposes(me == 0), exposes(me == 1)]
-        known[:] = new_words()
-        for _ in range(FIRST_TRIALS[EXCHANGES] + TRIES):
+        known[:] = new_words(int(words[c.WINDOW_BYTES // WORD]))
+        asked = known[TRIAL // WORD :: CHOICE_BYTES // WORD].reshape(KINDS, LENGTHS)[MOVES + way]
+        for _ in range(asked[(x.nbytes // LEAST // 2).bit_length() - 1] + TRIES):
             calls[name]()
-        measured = known.reshape(KINDS, LENGTHS, -1)[EXCHANGES, :, PACES // WORD :].max(axis=0)
-        assert (measured > 0).all()
+        measured = known.reshape(KINDS, LENGTHS, -1)[MOVES + way, :, PACES // WORD :].max(axis=0)
+        assert (measured > 0).all() == (me in senders)
         assert words[c.TIMED // WORD] == 0
         return told
 
-    assert ranks(2, work) == [[True, False, True, False], [True, False, False, True]]
+    expected = [[True, False, me == 0, me == 1] if me in senders else [False] * 4 for me in range(2)]
+    assert ranks(2, work) == expected
 
 
 def test_thresholds_of_measurements_are_exact(ranks: Any) -> None:
@@ -266,6 +295,8 @@ def test_thresholds_of_a_terabyte_keep_all_arrays_in_the_cells(ranks: Any) -> No
                 lambda: comm.collective_permute(x, [(0, 1), (1, 0)]),
                 lambda: comm.all_gather(x),
                 lambda: comm.scatter(x if comm.rank == 0 else None, 0),
+                lambda: comm.broadcast(x, 0),
+                lambda: comm.gather(x, 0),
             ):
                 comm._dispatcher._choices[WAY // WORD :: CHOICE_BYTES // WORD] = 1
                 call()
@@ -273,4 +304,4 @@ def test_thresholds_of_a_terabyte_keep_all_arrays_in_the_cells(ranks: Any) -> No
         return found
 
     environment = {"SHMCOLL_DIRECT_BYTES": "1T", "SHMCOLL_EXCHANGE_BYTES": "1T"}
-    assert ranks(2, work, environment=environment) == [[False] * 12] * 2
+    assert ranks(2, work, environment=environment) == [[False] * 18] * 2

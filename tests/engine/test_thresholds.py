@@ -13,7 +13,7 @@ from shmcoll.engine.memory import thresholds
 from shmcoll.engine.memory.thresholds import Thresholds, defaults, known, of_job
 
 USUAL = Thresholds()
-CROWDED = Thresholds(flat_bytes=32 << 10, ring_bytes=48 << 10, direct_bytes=256 << 10, exchange_bytes=8 << 20)
+CROWDED = Thresholds(flat_bytes=32 << 10, ring_bytes=48 << 10, direct_bytes=256 << 10, exchange_bytes=256 << 10)
 
 
 @pytest.fixture(autouse=True)

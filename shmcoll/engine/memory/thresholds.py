@@ -56,12 +56,12 @@ WORDS = tuple(getattr(layout, f"JOB_{name.upper()}") for name in Thresholds._fie
 
 def defaults(ranks: int, cores: int) -> Thresholds:
     """Return the thresholds for a machine without measurements. With more ranks than cores, a sync waits for ranks that
-    may have to get a core first. Then algorithms with few syncs are faster up to larger sizes. And cells stay in the
-    cache of the core that the ranks share, so exchanges by one copy are faster only for the longest arrays."""
+    may have to get a core first. Then algorithms with few syncs are faster up to larger sizes. And one copy by the
+    kernel, which needs fewer syncs than cells, is faster from shorter arrays on."""
     usual = Thresholds(stream_bytes=_stream_bytes(ranks, cores, last_level_caches()))
     if ranks <= cores:
         return usual
-    return usual._replace(flat_bytes=32 << 10, ring_bytes=48 << 10, direct_bytes=256 << 10, exchange_bytes=8 << 20)
+    return usual._replace(flat_bytes=32 << 10, ring_bytes=48 << 10, direct_bytes=256 << 10, exchange_bytes=256 << 10)
 
 
 def _stream_bytes(ranks: int, cores: int, caches: list[int]) -> int:

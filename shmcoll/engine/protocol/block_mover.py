@@ -182,10 +182,13 @@ def offer_blocks(ctx, turn, way, share, has_result):
 
 
 def move_blocks(ctx, turn):
-    """Move all blocks of the map, after the opening. Let the call count for the choice by which they go."""
+    """Move all blocks of the map, after the opening. Let the call count for the choice by which they go: without the
+    opening, because peers may come late. But a rank that reads nothing leaves before its cells have been read, and
+    waits for that in the next opening."""
     choice = peek(ctx + c.TIMED)
     poke(ctx + c.TIMED, 0)
-    begin_way(ctx, choice)
+    if peek(ctx + c.READS_FROM) != peek(ctx + c.RANK):
+        begin_way(ctx, choice)
     status = move_all(ctx, turn)
     note_way(ctx, choice, UNIT)
     return status

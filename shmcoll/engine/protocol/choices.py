@@ -1,13 +1,15 @@
 """Choices between two ways of moving long arrays, which each rank makes for itself, and for each length by itself.
 
-Three questions have no answer that holds for a length, because it depends on the processor, on the part of its caches
+Four questions have no answer that holds for a length, because it depends on the processor, on the part of its caches
 that others leave to us, and on whether the same arrays are used again or many in turn:
 
     RESULTS     0: plain stores; 1: past the caches (`nontemporal.py`)
     LONG_READS  of a peer's memory. 0: from its array into the result; 1: through a piece of private memory that fits a
                 cache, and from there past the caches. The kernel's copy fetches each line of the result that it
                 overwrites. The piece stays in the cache, so that fetch is saved (`peer_memory.py`)
-    EXCHANGES   0: through cells; 1: in one copy by the kernel (`ways.py`)
+    NEAR_READS  the same where the result begins a few bytes behind the array, modulo a page. 0: through a piece; 1:
+                from the array into the result, which some processors do slowly
+    MOVES       0: through cells; 1: in one copy by the kernel. One kind for each way of `ways.py`
 
 So a rank tries both in its own calls. The words of a choice are private, one set for each power of two in length:
 
@@ -22,8 +24,9 @@ So a rank tries both in its own calls. The words of a choice are private, one se
 
 A call takes the same way in all its copies. The first calls take the usual way. TRIES calls before a trial are
 measured. Then TRIES calls take the other way. The first of them is not measured, because it finds the caches as the
-other way has left them. Nor is the very first call: its result may have no memory yet. Trials of exchanges come later
-than those of the copies in them, by less than an interval. Waits count, because a way may slow the peer down: stores
+other way has left them. Nor is the very first call: its result may have no memory yet. Trials of moves come later
+than those of the copies in them, by less than an interval, and after all cells have been used once: the first use of a
+page takes as long as the copy of a few. Waits count, because a way may slow the peer down: stores
 past the caches take the memory's time. The fastest call on each way is
 compared, as others may interrupt all the rest. After the trial the rank takes the faster way. What is not usual must be
 clearly faster (LESS, MORE): plain stores leave the result in the caches for its reader, as far as they have room for
@@ -31,8 +34,8 @@ it. INTERVAL calls later comes the next trial, and so many times as many later a
 MOST_INTERVALS. So trials cost a hundredth or two.
 
 No agreement is needed, and no result depends on a choice. With more ranks than cores there are no such words (CHOICES
-is 0): the time of a copy says which rank had the core. Then, and for lengths below LEAST_COPY (in an exchange LEAST
-for each peer), each rank takes the usual way.
+is 0): the time of a copy says which rank had the core. Then, and for lengths below LEAST_COPY (LEAST for
+the others), each rank takes the usual way.
 """
 
 from shmcoll.engine import context as c
@@ -40,34 +43,36 @@ from shmcoll.engine.atomics import clock, peek, poke
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.protocol.pace import UNIT
 
-RESULTS, LONG_READS, EXCHANGES = range(3)
-KINDS = 3
+RESULTS, LONG_READS, NEAR_READS, MOVES = range(4)
+KINDS = MOVES + 5
 
-LEAST = 64 << 10  # of an exchange, for each peer
-LEAST_COPY = 256 << 10
-LENGTHS = 12  # the last one is for 128 MiB and all that is longer
+LEAST = 16 << 10
+LEAST_COPY = 256 << 10  # of RESULTS and LONG_READS
+LENGTHS = 14  # the last one is for 128 MiB and all that is longer
 CALL, CALLS, TRIAL, WAY, COUNTS, SINCE, BYTES, NS, PACES = (WORD * i for i in range(9))
 CHOICE_BYTES = 10 * WORD
 ALL_WORDS = KINDS * LENGTHS * CHOICE_BYTES // WORD
 
 TRIES = 4
-FIRST_TRIALS = TRIES + 1, TRIES + 1, 9 * TRIES + 1  # of each kind; cells of all windows have been used by then
+FIRST_TRIAL = TRIES + 1
 INTERVAL, MOST_INTERVALS = 256, 16
 LESS, MORE = 8, 7  # the way that is not usual takes less than seven eighths
 
 
-def new_words():
-    """Return the words of all choices before the first call."""
+def new_words(window_bytes):
+    """Return the words of all choices before the first call. window_bytes: of each of the two windows of a rank."""
     words = [0] * ALL_WORDS
-    for i in range(0, ALL_WORDS, CHOICE_BYTES // WORD):
-        words[i + TRIAL // WORD] = FIRST_TRIALS[i * KINDS // ALL_WORDS]
+    for i in range(KINDS * LENGTHS):
+        kind, power = divmod(i, LENGTHS)
+        first = FIRST_TRIAL if kind < MOVES else 9 * TRIES + FIRST_TRIAL + 2 * window_bytes // (LEAST << power)
+        words[(i * CHOICE_BYTES + TRIAL) // WORD] = first
     return words
 
 
 def choice_of(ctx, kind, length):
     """Return where the words for a length are, from the context on; 0: there are none."""
     choices = peek(ctx + c.CHOICES)
-    if choices == 0 or length < (LEAST if kind == EXCHANGES else LEAST_COPY):
+    if choices == 0 or length < (LEAST_COPY if kind < NEAR_READS else LEAST):
         return 0
     place, rest = choices + kind * LENGTHS * CHOICE_BYTES, length // (2 * LEAST)
     last = place + (LENGTHS - 1) * CHOICE_BYTES

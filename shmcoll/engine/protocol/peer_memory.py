@@ -16,7 +16,8 @@ all peers can read this rank. No rank waits for it. As long as a rank does not k
 
 The kernel copies with `rep movsb`, which on Zen 3 and Zen 4 takes 6 times as long if the target begins 1 to 31 bytes
 behind the source, modulo 4096 (`engine/compiler/intrinsics.py`). Such bytes are read into the scratch memory of the
-rank first, at another distance. So are long arrays where that has been faster: see `choices.py`.
+rank first, at another distance, unless trials have found that this is slower. So are long arrays where that has been
+faster: see `choices.py`.
 
 What a rank was allowed to do once can be refused later: a peer has ended, or its memory is not mapped any more. Then a
 read returns fewer bytes, and the reader returns PEER_LOST or UNREADABLE.
@@ -33,7 +34,7 @@ from shmcoll.engine.atomics import (
     store_release,
 )
 from shmcoll.engine.layout import READS, RECORD_BYTES, RECORD_PID, WITNESS, WITNESS_VALUE, WORD
-from shmcoll.engine.protocol.choices import LONG_READS, begin_way, choice_of, note_way, way_of
+from shmcoll.engine.protocol.choices import LONG_READS, NEAR_READS, begin_way, choice_of, note_way, way_of
 from shmcoll.engine.protocol.mailboxes import mailbox
 from shmcoll.engine.protocol.team import copy_in_parts, read_in_parts, stream_in_parts
 from shmcoll.engine.protocol.wait import has_failed, in_world
@@ -93,13 +94,14 @@ def read_peer(ctx, rank, target, address, length):
     """Copy bytes from an address in the private memory of a peer. Return OK, PEER_LOST or UNREADABLE."""
     if 0 <= target - peek(ctx + c.SCRATCH) < c.SCRATCH_BYTES:
         return read_straight(ctx, rank, target, address, length)
-    choice = choice_of(ctx, LONG_READS, length)
-    passes = way_of(ctx, choice, 0)
+    is_near = 0 < (target - address) & PAGE_MASK < SLOW_DISTANCE
+    choice = choice_of(ctx, NEAR_READS if is_near else LONG_READS, length)
+    way = way_of(ctx, choice, 0)
     begin_way(ctx, choice)
-    if passes or 0 < (target - address) & PAGE_MASK < SLOW_DISTANCE:
-        status = read_in_pieces(ctx, rank, target, address, length, passes)
-    else:
+    if way == is_near:
         status = read_straight(ctx, rank, target, address, length)
+    else:
+        status = read_in_pieces(ctx, rank, target, address, length, not is_near or length >= peek(ctx + c.STREAM_BYTES))
     note_way(ctx, choice, length)
     return status
 

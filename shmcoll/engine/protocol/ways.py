@@ -8,24 +8,25 @@
     and each reads at least what is said below
     else                                              cells, in rounds
 
-All but the short way go through `block_mover.py`. Each rank decides for its own array. A read by the kernel takes three
-to five times as long as one from a cell that is in the cache. Through cells both ranks copy at once, and a cell is
+All but the short way go through `block_mover.py`. Each rank decides for its own array. A read by the kernel may take
+several times as long as one from a cell that is in the cache. Through cells both ranks copy at once, and a cell is
 written once for all its readers. So private arrays are exposed from so many bytes for each peer on:
 
     FROM_ROOT    scatter, scatter_v             DIRECT_BYTES. The root would write all cells, and its peers read side
                                                 by side
-    EXCHANGE     all_to_all, all_to_all_v,      EXCHANGE_BYTES, or by trials. Two copies become one on each rank
+    EXCHANGE     all_to_all, all_to_all_v,      EXCHANGE_BYTES. Two copies become one on each rank
                  collective_permute
     TO_ALL       broadcast                      TO_ALL_BYTES: of two ranks 32 times EXCHANGE_BYTES, else never. All
                                                 other peers would read the same cell
-    ALL_TO_ALL   all_gather, all_gather_v       TO_ALL_BYTES / ALL_READ, or by trials, of two ranks only: likewise
+    ALL_TO_ALL   all_gather, all_gather_v       TO_ALL_BYTES / ALL_READ of two ranks, else never: likewise
     TO_ROOT      gather, gather_v               NEVER. The root would make all copies; through cells the senders make
                                                 half of them
 
-By trials: an exchange of PACED_BYTES or more for each peer, but less than the threshold, goes the way that has been
-faster in trials (`choices.py`), as long as each rank has a core. What is timed is all that the mover does, except for
-the opening: a peer that comes late changes nothing. Both ranks try in the same calls, and wait for one another. So they
-find the same times, and mostly take the same way. If they do not, each makes copies of both kinds.
+By trials: with PACED_BYTES or more for each peer, but less than the threshold, a call goes the way that has been faster
+in trials (`choices.py`), as long as each rank has a core. The last three do so between two ranks only. Only ranks that
+send ask. What is timed is all that the mover does, and the opening only where a rank reads nothing: elsewhere, a peer
+that comes late changes nothing. In an exchange both ranks try in the same calls, and wait for one another. So they find
+the same times, and mostly take the same way. If they do not, each makes copies of both kinds.
 
 EXPOSING_BYTES is the smallest of all thresholds. The thresholds of a job come from `engine/memory/thresholds.py`;
 `runtime/dispatcher.py` writes them into the context.
@@ -33,13 +34,13 @@ EXPOSING_BYTES is the smallest of all thresholds. The thresholds of a job come f
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek, poke
-from shmcoll.engine.protocol.choices import EXCHANGES, choice_of, way_of
+from shmcoll.engine.protocol.choices import MOVES, choice_of, way_of
 
 FROM_ROOT, EXCHANGE, TO_ALL, ALL_TO_ALL, TO_ROOT = range(5)
 
 TO_ALL_FACTOR = 32  # times EXCHANGE_BYTES is TO_ALL_BYTES of two ranks
 ALL_READ = 8
-RANGE = 64  # from a threshold down to PACED_BYTES
+RANGE = 256  # from a threshold down to PACED_BYTES
 NEVER = 1 << 62  # instead of a threshold
 
 
@@ -55,21 +56,27 @@ def may_expose(ctx, share):
 
 def least_exposed(ctx, way, share):
     """Return from which share on private memory is exposed in this call, in which each peer reads `share` bytes."""
+    limit = threshold(ctx, way)
+    if share < peek(ctx + c.PACED_BYTES) or share >= limit or (several_read(way) and peek(ctx + c.SIZE) > 2):
+        return limit
+    choice = choice_of(ctx, MOVES + way, share)
+    poke(ctx + c.TIMED, choice)
+    return share if way_of(ctx, choice, 0) else limit
+
+
+def threshold(ctx, way):
+    """Return from which share on private memory is exposed without trials."""
     if way == FROM_ROOT:
         return peek(ctx + c.DIRECT_BYTES)
     if way == EXCHANGE:
-        return limit_by_trials(ctx, share, peek(ctx + c.EXCHANGE_BYTES))
+        return peek(ctx + c.EXCHANGE_BYTES)
     if way == TO_ALL:
         return peek(ctx + c.TO_ALL_BYTES)
-    if way == ALL_TO_ALL and peek(ctx + c.SIZE) == 2:  # with more, several peers read each cell
-        return limit_by_trials(ctx, share, peek(ctx + c.TO_ALL_BYTES) // ALL_READ)
+    if way == ALL_TO_ALL and peek(ctx + c.SIZE) == 2:
+        return peek(ctx + c.TO_ALL_BYTES) // ALL_READ
     return NEVER
 
 
-def limit_by_trials(ctx, share, limit):
-    """Return the threshold for this call, in which each peer gets `share` bytes, if it would be `limit` otherwise."""
-    if share < peek(ctx + c.PACED_BYTES) or share >= limit:
-        return limit
-    choice = choice_of(ctx, EXCHANGES, share)
-    poke(ctx + c.TIMED, choice)
-    return share if way_of(ctx, choice, 0) else limit
+def several_read(way):
+    """Return whether several peers read the same cell, or one peer those of all."""
+    return way != FROM_ROOT and way != EXCHANGE
