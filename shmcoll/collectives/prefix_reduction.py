@@ -41,6 +41,7 @@ from shmcoll.engine.protocol.reduction import (
     accumulator_bytes,
     chosen,
     fold,
+    has_truth_values,
     is_flat,
     reduce,
     scratch_length,
@@ -150,10 +151,12 @@ def add_and_copy(ctx, i, place, length):
     source, result = peek(ctx + c.X + c.DATA) + offset, peek(ctx + c.OUT + c.DATA) + offset
     if me == peek(ctx + c.SIZE) - 1:
         return reduce(ctx, FINISH, result, place, source, count)
-    if me == 0:
-        status = reduce(ctx, START, place, 0, source, count)
-    else:
+    if me > 0:
         status = reduce(ctx, STEP, 0, place, source, count)
+    else:
+        status = reduce(ctx, START, place, 0, source, count)
+        if result == source and not has_truth_values(ctx):
+            return status  # the result is x
     return reduce(ctx, STORE, result, place, 0, count) if status == c.OK else status
 
 
