@@ -32,6 +32,12 @@ def order(arena: Arena, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
         return call
 
+    def load_each(first: int, stride: int, count: int) -> list[int]:
+        happened.extend(f"load {first + i * stride}" for i in range(count))
+        return method(first, stride, count)
+
+    method = arena.load_each
+    monkeypatch.setattr(arena, "load_each", load_each)
     for name in ("load", "store"):
         monkeypatch.setattr(arena, name, noted(name, getattr(arena, name)))
     for name in ("fence", "acquire", "release"):
@@ -45,12 +51,16 @@ def test_loads_acquire_and_stores_release(arena: Arena, order: list[str]) -> Non
     arena.load(layout.JOB_CREATED)
     arena.write(layout.RECORDS, b"text")
     arena.read(layout.RECORDS, 4)
+    arena.load_each(layout.RECORDS, layout.RECORD_BYTES, 2)
     assert order == [
         f"store {layout.JOB_CREATED}",
         "release",
         f"load {layout.JOB_CREATED}",
         "acquire",
         "release",
+        "acquire",
+        f"load {layout.RECORDS}",
+        f"load {layout.RECORDS + layout.RECORD_BYTES}",
         "acquire",
     ]
 
