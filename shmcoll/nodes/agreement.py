@@ -4,8 +4,8 @@ If the ranks disagree, all of them have reached this verdict together. Then each
 ranks exchange these in another opening, and raise. Counts that do not fit are refused in the same way.
 
 If nodes have run ahead (`opening/running_ahead.py`), the ranks find first in which of their last calls they differ. A
-leader that has found a message of another call waits for the others, but not long if they make no other call, or have
-left: then it ends the group, and names its own call only.
+leader that has found another call, in a message or in its node, waits for the other leaders, but not long if they make
+no other call, or have left: then it ends the group, and names its own call only.
 """
 
 import sys
@@ -216,7 +216,7 @@ class Agreement:
         return f"{called} at {places([site])}" if site else called
 
     def _wait_for_others(self, wait: Wait) -> None:
-        """End the group if this leader, which has found a message of another call, has waited long for the others."""
+        """End the group if this leader, which has found another call, has waited long for the other leaders."""
         d = self._dispatcher
         missing = [d.failures.world(rank) for rank in self.state.missing()]
         is_long = wait.begun and time.monotonic() - wait.begun > DISAGREEING
@@ -224,7 +224,7 @@ class Agreement:
             called = self._call(self.state.called, self.state.number, self.state.number)
             who = d.topology.describe(d.rank)
             text = (
-                f"the ranks disagree in operation #{self.state.number}: {who} called {called}, and another node has not"
+                f"the ranks disagree in operation #{self.state.number}: {who} called {called}, and other ranks have not"
             )
             d.failures.end(CollectiveMismatch, text)
 

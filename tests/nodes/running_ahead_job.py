@@ -91,6 +91,7 @@ def wrong_programs(comm: Any, seed: int) -> None:
         try:
             for i, call in enumerate(calls):
                 make(group, other if i == place and comm.rank == culprit else call)
+            group.barrier()  # at the latest: the last calls may have run ahead
         except shmcoll.CollectiveMismatch as error:
             text = str(error)
         texts = comm.all_gather_object(text)

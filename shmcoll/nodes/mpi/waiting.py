@@ -44,7 +44,7 @@ BYTES_A_NS = 16  # of the message in the same time
 SOON = 2e-3  # that a receive from ANY waits before it is posted
 
 # --- limits
-DISAGREEING = 5.0  # for the others to say what they have called, after a leader has found a message of another call
+DISAGREEING = 10.0  # for all others to say what they have called, after a leader has found that calls differ
 TELLING = 5.0  # for the sends of a control message; then MPI counts as stuck
 TELLING_LOOKS = 50  # at them meanwhile: a process that was stopped goes on with the rest of its seconds
 LEAVING = 1.0  # for the end of the ranks of other nodes

@@ -141,7 +141,7 @@ CALL, SHAPES = WORD, 2 * WORD  # behind a plain form: its call in memory; the ad
     STREAM,  # who waits for whom in a call that runs ahead: FROM or TO, and the node; NOBODY
     AHEAD,  # number of calls since the last full opening
     HELD,  # address of a word for each node: whether the message of the next full opening has come from it
-    IS_SUSPECT,  # whether this leader has found another call in a message, and waits for the next full opening
+    IS_SUSPECT,  # whether this leader knows that calls differ, and waits for the next full opening of the others
     PAST,  # address of the descriptions of the last PAST_CALLS calls
     THEIRS,  # after UNLIKE_HERE: address of the row of the root
 ) = (WORD * i for i in range(STATE_WORDS))

@@ -145,6 +145,8 @@ def exchange(state, first, second):
     node, nodes = peek(state + o.NODE), peek(state + o.NODES)
     if peek(state + o.IS_SUSPECT):
         first = 0
+    if first == 0:
+        poke(state + o.IS_SUSPECT, 1)
     for i in range(1, nodes):
         receive_opening(state, (node + i) % nodes)
     for i in range(1, nodes):
