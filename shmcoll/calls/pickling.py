@@ -26,6 +26,7 @@ Packed: TypeAlias = tuple[bytes, list[np.ndarray]]  # a pickle and its buffers
 #: the same in memory that has arrived; a pickle alone, if there are no buffers
 Received: TypeAlias = bytes | memoryview | tuple[memoryview, Sequence[np.ndarray]]
 
+_PLAIN = frozenset((int, float, complex, bool, str, bytes, type(None)))  # their pickles leave nothing out
 LEAST_BUFFER = 16 << 10  # bytes; shorter ones are pickled with the rest
 LEAST_MOVED = 128 << 10  # in collectives, where buffers take more parts
 ALIGNED = 64  # alignment of buffers that arrive side by side, so that arrays in them are aligned
@@ -34,6 +35,8 @@ ALIGNED = 64  # alignment of buffers that arrive side by side, so that arrays in
 def packed(value: Any, operation: str, rank: int, least: int = LEAST_MOVED) -> Packed:
     """Return the pickle of an object, and the memory of its buffers of at least so many bytes. Raises `TypeError` if it
     cannot be pickled."""
+    if type(value) in _PLAIN:  # in half the time
+        return pickle.dumps(value, 5), []
     buffers: list[np.ndarray] = []
 
     def stays(buffer: pickle.PickleBuffer) -> bool:

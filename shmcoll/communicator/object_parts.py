@@ -19,6 +19,7 @@ from shmcoll.engine.layout import WORD
 class ObjectParts(Collectives):
     """The parts of calls for objects, as methods of `objects.Parts`."""
 
+    operator_found: int
     _free_rows: list[Rows]  # that no call uses: of another thread, or one that a handler has interrupted
 
     def _broadcast_row(self, mine: Packed | None, root: int) -> Received | More:
@@ -44,16 +45,18 @@ class ObjectParts(Collectives):
             self.broadcast(buffer, root)
         return unpacked(frame, buffers)
 
-    def _gather_rows(self, mine: Packed, _root: int | None) -> Sequence[Received] | More:
-        """Return the objects of all ranks."""
+    def _gather_rows(self, mine: Packed, root: int | None, operator: int = 0) -> Sequence[Received] | More:
+        """Return the objects of all ranks. operator: that of this rank (`Rows`); `operator_found` is that of the root
+        afterwards."""
         rows = self._free_rows.pop() if self._free_rows else Rows(self._size)
-        rows.put(0, *mine)
+        rows.put(0, *mine, operator)
         self.all_gather(rows.mine, out=rows.all)
         told = rows.get_all()
+        self.operator_found = 0 if root is None or type(told) is More else rows.operator_of(root)
         self._free_rows.append(rows)
         return told
 
-    def _gather_rest(self, more: More, mine: Packed, root: int | None) -> Sequence[Received]:
+    def _gather_rest(self, more: More, mine: Packed, root: int | None, _operator: int = 0) -> Sequence[Received]:
         """Return the objects of all ranks; nothing on a rank that does not get them."""
         is_given = root is None or self._rank == root
         if more.are_equal(self._size):

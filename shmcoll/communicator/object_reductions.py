@@ -3,6 +3,10 @@
 One rank gathers the objects, combines them in rank order, and sends out the result. So all ranks get the same result,
 whatever the operator does, and the operator need be neither associative nor commutative. If the operator raises an
 exception on that rank, the exception is sent out in place of the result, and every rank raises `OperatorFailed`.
+
+Where the operator of that rank is one of Python's own, and all objects are numbers, each rank computes the
+same result from the same pickles, and nothing is sent out. The ranks decide by what all of them have gathered: the row
+of that rank says which operator it has passed. If the operator raises, all of them go the other way.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import pickle
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from itertools import accumulate, islice
+from types import BuiltinFunctionType
 from typing import Any, Literal, NoReturn, cast, overload
 
 from shmcoll.calls import arguments as given
@@ -25,6 +30,11 @@ from shmcoll.runtime import user_code
 from shmcoll.runtime.work import Work
 
 ObjectOperator = Callable[[Any, Any], Any]
+
+#: operators, by their numbers in rows from 1 on, and types for which they give the same result on all ranks
+_OPERATORS: tuple[ObjectOperator, ...] = operator.add, operator.mul, max, min, operator.and_, operator.or_, operator.xor
+_NUMBERS = {op: i for i, op in enumerate(_OPERATORS, 1)}
+_SIMPLE = frozenset((int, float, complex, bool))
 
 
 class ObjectReductions(Objects):
@@ -43,9 +53,11 @@ class ObjectReductions(Objects):
     ) -> Any:
         """Combine the objects of all ranks on rank `root`.
 
-        Only the root computes: `op(op(v0, v1), v2)` and so on, in rank order.
+        Only the root computes: `op(op(v0, v1), v2)` and so on, in rank order. If `op` there is one of Python's own and
+        all objects are numbers, every rank does.
 
-        Cost: as `gather_object`, and one broadcast of 512 bytes, which says whether the operator has raised.
+        Cost: as `gather_object`; and one broadcast of 512 bytes, which says whether the operator has raised, unless
+        every rank computes.
 
         Args:
             value: anything that can be pickled, of any size.
@@ -83,9 +95,10 @@ class ObjectReductions(Objects):
     def all_reduce_object(self, value: Any, op: ObjectOperator = operator.add, *, async_op: bool = False) -> Any:
         """Combine the objects of all ranks, and return the result on every rank.
 
-        Rank 0 computes it, in rank order. So all ranks get the same result.
+        Rank 0 computes it, in rank order. So all ranks get the same result. If `op` there is one of Python's own and
+        all objects are numbers, every rank computes it.
 
-        Cost: as `gather_object` and `broadcast_object`.
+        Cost: as `gather_object`; and as `broadcast_object`, unless every rank computes.
 
         Args:
             value: anything that can be pickled, of any size.
@@ -192,13 +205,16 @@ class ObjectReductions(Objects):
             self._dispatcher.refused(operation, error)
             raise
         cause: Exception | None = None
+        number = _NUMBERS.get(op, 0) if type(op) is BuiltinFunctionType else 0
 
         def send_out(parts: Parts, told: Packed | None) -> Received:
             return cast(Received, parts._all_parts(Parts._broadcast_row, Parts._broadcast_rest, (told, at)))
 
         def combine(parts: Parts) -> tuple[str | None, Any]:
             nonlocal cause
-            rows = parts._all_parts(Parts._gather_rows, Parts._gather_rest, (mine, at))
+            rows = parts._all_parts(Parts._gather_rows, Parts._gather_rest, (mine, at, number))
+            if parts.operator_found and (found := _combined(rows, _OPERATORS[parts.operator_found - 1])):
+                return None, found[0] if root is None or self._rank == root else None
             if parts.rank != at:
                 return cast(tuple[str | None, Any], loaded(send_out(parts, None)))
             result = None
@@ -259,6 +275,18 @@ class ObjectReductions(Objects):
         raise OperatorFailed(
             f"{operation} on rank {name}: the objects could not be combined on rank {culprit}, which raised {failure}"
         ) from cause
+
+
+def _combined(rows: Sequence[Received], op: ObjectOperator) -> tuple[Any] | None:
+    """Return the result, if the objects are simple and the operator takes them."""
+    objects = [loaded(one) for one in rows]
+    if not _SIMPLE.issuperset(map(type, objects)):
+        return None
+    try:
+        return (reduce(op, objects),)
+    except Exception as error:
+        reraise_of_handler(error)
+        return None
 
 
 def _objects(rows: Sequence[Received]) -> Iterator[Any]:

@@ -2,8 +2,9 @@
 
     row    {size, pickle, zeros}, or {-1 - number of buffers, bytes of the pickle} of an object that it does not hold
 
-Of rows that are written together (`put_all`), all hold their pickles, or none does: then all have the largest numbers.
-A pickle says itself where it ends. The rows of a call are used again by later ones.
+The upper half of a size says which operator the rank has passed to a reduction (`object_reductions.py`), or 0. Of rows
+that are written together (`put_all`), all hold their pickles, or none does: then all have the largest numbers. A pickle
+says itself where it ends. The rows of a call are used again by later ones.
 """
 
 import struct
@@ -19,8 +20,11 @@ LONGEST = BYTES - WORD  # bytes of a pickle in a row
 
 MOST_EQUAL = 256 << 10  # bytes of all pickles together, if they have one length
 
+_OPERATOR_SHIFT = 32
+_SIZES = (1 << _OPERATOR_SHIFT) - 1
+
 _FORMAT = f"q{LONGEST}s"
-_ROW, _HEAD = struct.Struct("=" + _FORMAT), struct.Struct("=qq")
+_ROW, _HEAD, _SIZE = struct.Struct("=" + _FORMAT), struct.Struct("=qq"), struct.Struct("=q")
 
 
 class More:
@@ -47,13 +51,13 @@ class Rows:
         self.mine, self.all = memory[:1], memory[1:]
         self._all = struct.Struct("=" + _FORMAT * size)
 
-    def put(self, i: int, data: bytes, buffers: Sequence[np.ndarray]) -> bool:
+    def put(self, i: int, data: bytes, buffers: Sequence[np.ndarray], operator: int = 0) -> bool:
         """Write an object into row i. Return whether it holds it, so that no other part is needed."""
         size = len(data)
         if size > LONGEST or buffers:
             _HEAD.pack_into(self._bytes, i * BYTES, -1 - len(buffers), size)
             return False
-        _ROW.pack_into(self._bytes, i * BYTES, size, data)
+        _ROW.pack_into(self._bytes, i * BYTES, size | operator << _OPERATOR_SHIFT, data)
         return True
 
     def put_all(self, objects: Sequence[Packed]) -> None:
@@ -78,5 +82,10 @@ class Rows:
         if min(sizes) >= 0:
             return found[1::2]
         heads = (_HEAD.unpack_from(self._bytes, i * BYTES) for i in range(1, len(sizes) + 1))
-        lengths = tuple(length if size < 0 else size for size, length in heads)
+        lengths = tuple(length if size < 0 else size & _SIZES for size, length in heads)
         return More(tuple(max(0, -1 - size) for size in sizes), lengths)
+
+    def operator_of(self, rank: int) -> int:
+        """Return which operator a rank has passed, whose object its row holds."""
+        (size,) = _SIZE.unpack_from(self._bytes, (1 + rank) * BYTES)
+        return int(size) >> _OPERATOR_SHIFT

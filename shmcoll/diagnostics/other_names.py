@@ -1,10 +1,11 @@
-"""What a name of another library is called here, for the text of an `AttributeError`, and of a package that is not
+"""What a name of another library is called here, for an `AttributeError`, and what to do about a package that is not
 installed, or of which shmcoll has a part."""
 
 import inspect
 import sys
 from collections.abc import Iterable
 from functools import lru_cache
+from typing import Any
 
 #: names of mpi4py, torch.distributed, JAX, joblib and others, without case and underscores. What is a method of a
 #: communicator by another spelling is found without this table
@@ -132,6 +133,11 @@ def of_error(error: BaseException) -> str:
         owners = [name, f"{getattr(package, '__name__', '')}.{name.partition('.')[2]}"]
     elif isinstance(error, AttributeError):
         kind = error.obj if isinstance(error.obj, type) else type(error.obj)
+        owner: Any = error.obj
+        if isinstance(title := getattr(owner, "_title", None), str):  # `runtime/process_bound.py`
+            inner = type(owner.comm) if hasattr(kind, "comm") else None
+            comm = kind if hasattr(kind, "all_reduce") else None
+            return _hint(title, error.name or "", tuple(dir(kind)), comm, inner)
         owners = [getattr(error.obj, "__name__", ""), *(one.__module__ for one in kind.__mro__)]
         if kind.__module__ == "numpy" and error.name in _TENSOR_METHODS and "shmcoll.nki" in sys.modules:
             return f"{_PARTS['shmcoll.nki']}; in place of .{error.name} index the array, as in x[i:j]"
@@ -140,19 +146,30 @@ def of_error(error: BaseException) -> str:
     return next((told for part, told in _PARTS.items() if any(f"{one}.".startswith(f"{part}.") for one in owners)), "")
 
 
-def missing(
-    owner: str, name: str, known: Iterable[str], comm: type | None = None, inner: type | None = None
-) -> AttributeError:
-    """Return the error for an attribute that an object does not have.
+def missing(owner: str, name: str, known: Iterable[str], comm: type) -> AttributeError:
+    """Return the error for an attribute that a module does not have.
+
+    Args:
+        owner: the module.
+        name: the attribute.
+        known: those that it has.
+        comm: the class of communicators.
+    """
+    return AttributeError(_text(owner, name, tuple(known), comm, None))
+
+
+def _hint(owner: str, name: str, known: tuple[str, ...], comm: type | None, inner: type | None) -> str:
+    """Return what is like an attribute that an object does not have; empty if nothing is.
 
     Args:
         owner: the object, in words.
         name: the attribute.
         known: those that it has.
-        comm: the class of communicators, if it is one or can make one.
+        comm: its class, if it is a communicator.
         inner: the class of its attribute `comm`.
     """
-    return AttributeError(_text(owner, name, tuple(known), comm, inner))
+    text = _text(owner, name, known, comm, inner)
+    return "" if text.endswith(f"attribute {name!r}") else text
 
 
 @lru_cache(1024)  # pickle asks every module for the same names again and again

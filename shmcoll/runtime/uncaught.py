@@ -136,6 +136,7 @@ def at_end() -> None:
 def _hook(kind: type[BaseException], error: BaseException, traceback: TracebackType | None) -> None:
     if _is_called_at_end(sys._getframe()):
         ends_by(error)
+    explain(error)
     is_its_own = traceback is error.__traceback__
     shorten(error)
     _previous(kind, error, error.__traceback__ if is_its_own else traceback)

@@ -101,6 +101,31 @@ def failing(comm) -> list:
     return [*told, comm.all_reduce_object(1)]
 
 
+def test_numbers_by_pythons_own_operators(ranks) -> None:
+    """All ranks compute these, with the operator of the rank that would."""
+
+    def check(comm):
+        mine = [comm.rank + 1, 2.5 * comm.rank, comm.rank == 1, 1 << 40 * comm.rank, complex(comm.rank, 1)]
+        found = [comm.all_reduce_object(one) for one in mine]
+        found += [comm.all_reduce_object(one, op) for one in mine[:2] for op in (max, min, operator.mul)]
+        first, last = (operator.add if comm.rank == root else (lambda *_: "another") for root in (0, comm.size - 1))
+        found += [comm.all_reduce_object(1, first), comm.all_reduce_object(1, last)]
+        found += [comm.reduce_object(1, first, root=0), comm.reduce_object(1, last, root=comm.size - 1)]
+        for first in (1.5, "text", [], None):  # which operator.add does not take: too large, or of another type
+            with pytest.raises(OperatorFailed):
+                comm.all_reduce_object(first if comm.rank == 0 else 10**400)
+        return found
+
+    n = 3
+    mine = [[r + 1, 2.5 * r, r == 1, 1 << 40 * r, complex(r, 1)] for r in range(n)]
+    alike = [reduce(operator.add, one) for one in zip(*mine, strict=True)]
+    alike += [reduce(op, one) for one in list(zip(*mine, strict=True))[:2] for op in (max, min, operator.mul)]
+    alike += [n, "another"]
+    told = ranks(n, check)
+    assert [one[:-2] for one in told] == [alike] * n
+    assert [one[-2:] for one in told] == [[n, None], [None, None], [None, n]]
+
+
 def test_what_the_operator_raises_is_raised_on_every_rank(ranks):
     results = ranks(3, failing)
     for rank, told in enumerate(results):
