@@ -329,6 +329,8 @@ def _members(size: int, *more: str) -> str:
 
 
 def as_root(value: Any, size: int, operation: str, rank: int) -> int:
+    if type(value) is int and 0 <= value < size:
+        return value
     root = as_index(value, "root", operation, rank)
     if not 0 <= root < size:
         raise ValueError(

@@ -243,7 +243,7 @@ class Objects(Collectives):
             self._dispatcher.refused("broadcast_object", error)
             raise
         told = self._exchange("broadcast_object", Parts._broadcast_row, Parts._broadcast_rest, root, mine, root)
-        return value if self._rank == root else loaded(told)
+        return value if mine else loaded(told)
 
     def _gather_objects(self, operation: str, value: Any, root: int | None) -> list[Any] | None:
         """Gather the objects on rank `root`, or on all ranks."""
