@@ -1,7 +1,7 @@
 """Objects as bytes: their pickle, and the memory that the pickle leaves out.
 
 An object is its pickle and its buffers. The buffers are the contiguous memory of arrays and similar objects from 16 KiB
-on, in collectives from 128 KiB on, which pickle's protocol 5 leaves out (PEP 574). They are moved without a copy by
+on, in collectives from 96 KiB on, which pickle's protocol 5 leaves out (PEP 574). They are moved without a copy by
 pickle, and the receiver's object is built around the memory in which they arrive. A frame is the number of the buffers,
 their lengths, and the pickle.
 
@@ -28,7 +28,7 @@ Received: TypeAlias = bytes | memoryview | tuple[memoryview, Sequence[np.ndarray
 
 _PLAIN = frozenset((int, float, complex, bool, str, bytes, type(None)))  # their pickles leave nothing out
 LEAST_BUFFER = 16 << 10  # bytes; shorter ones are pickled with the rest
-LEAST_MOVED = 128 << 10  # in collectives, where buffers take more parts
+LEAST_MOVED = 96 << 10  # in collectives, where buffers take more parts
 ALIGNED = 64  # alignment of buffers that arrive side by side, so that arrays in them are aligned
 
 

@@ -81,9 +81,9 @@ class Rows:
         sizes = found[::2]
         if min(sizes) >= 0:
             return found[1::2]
-        heads = (_HEAD.unpack_from(self._bytes, i * BYTES) for i in range(1, len(sizes) + 1))
-        lengths = tuple(length if size < 0 else size & _SIZES for size, length in heads)
-        return More(tuple(max(0, -1 - size) for size in sizes), lengths)
+        heads = [_HEAD.unpack_from(self._bytes, i * BYTES) for i in range(1, len(sizes) + 1)]
+        lengths = [length if size < 0 else size & _SIZES for size, length in heads]
+        return More(tuple([-1 - size if size < 0 else 0 for size in sizes]), tuple(lengths))
 
     def operator_of(self, rank: int) -> int:
         """Return which operator a rank has passed, whose object its row holds."""

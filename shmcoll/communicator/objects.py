@@ -47,7 +47,7 @@ class Objects(Collectives):
         """Return the object of rank `root` on every rank.
 
         Cost: one broadcast of 512 bytes for a pickle of up to 504. For longer ones, a broadcast of the pickle, and one
-        for each array of 128 KiB or more in the object.
+        for each array of 96 KiB or more in the object.
 
         Args:
             value: on the root, anything that can be pickled, of any size; ignored on the other ranks.
@@ -82,7 +82,7 @@ class Objects(Collectives):
         """Return the objects of all ranks on rank `root`.
 
         Cost: one all_gather of 512 bytes for pickles of up to 504. If any is longer, a gather_v of the pickles, and one
-        for each array of 128 KiB or more in the object that has most of them.
+        for each array of 96 KiB or more in the object that has most of them.
 
         Args:
             value: anything that can be pickled, of any size.
@@ -149,7 +149,7 @@ class Objects(Collectives):
         """Return object r of the sequence of rank `root` on rank r.
 
         Cost: one scatter of 512 bytes for pickles of up to 504. If any is longer, a scatter_v of the pickles, and one
-        for each array of 128 KiB or more in the object that has most of them, before which the root copies these arrays
+        for each array of 96 KiB or more in the object that has most of them, before which the root copies these arrays
         side by side.
 
         Args:
@@ -181,7 +181,7 @@ class Objects(Collectives):
         """Send an object to every rank, and return the objects that all ranks have sent to this one.
 
         Cost: one all_to_all of 512 bytes for pickles of up to 504. If any is longer, an all_to_all_v of the pickles,
-        and a copy of the arrays of 128 KiB or more, which are not pickled.
+        and a copy of the arrays of 96 KiB or more, which are not pickled.
 
         Args:
             values: a sequence of one object for each rank.
