@@ -25,7 +25,7 @@ from shmcoll.engine.messages.buffers import MessageBuffers
 from shmcoll.engine.native import entry, tables
 from shmcoll.engine.protocol import choices
 from shmcoll.engine.protocol.cells import MOVED_BYTES
-from shmcoll.engine.protocol.wait import MOST_POLLS, SLICE_NS
+from shmcoll.engine.protocol.wait import SLICE_NS, USUAL_POLLS
 from shmcoll.engine.protocol.ways import NEVER, RANGE, TO_ALL_FACTOR
 from shmcoll.engine.system import log
 from shmcoll.engine.system.addresses import address_of
@@ -375,7 +375,7 @@ def _new_context(arena: Arena, size: int) -> np.ndarray:
         (c.RECORDS_LAUNCHER, arena.address + layout.record_offset(arena.ranks, 0, layout.BY_LAUNCHER)),
         (c.STRIDE, layout.mailbox_bytes(size)),
         (c.SIZE, size),
-        (c.POLLS, 0 if crowded else MOST_POLLS),
+        (c.POLLS, 0 if crowded else USUAL_POLLS),
         (c.YIELDS, 32 if crowded else 4),
         (c.SLEEP, SLICE_NS),
         (c.TIMEOUT, arena.load(layout.JOB_TIMEOUT)),

@@ -14,7 +14,7 @@ from shmcoll.engine import atomics, layout
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import CORE, WORD
 from shmcoll.engine.protocol.placement import MANY, SHORT, come_apart, is_beside
-from shmcoll.engine.protocol.wait import FEWEST_POLLS, MOST_POLLS, comes_soon
+from shmcoll.engine.protocol.wait import FEWEST_POLLS, USUAL_POLLS, comes_soon
 
 RANKS = 4
 
@@ -35,7 +35,7 @@ class Machine:
             (c.SIZE, RANKS),
             (c.MAILBOXES, ctypes.addressof(self.boxes)),
             (c.STRIDE, layout.mailbox_bytes(RANKS)),
-            (c.POLLS, MOST_POLLS),
+            (c.POLLS, USUAL_POLLS),
             (c.YIELDS, 4),
         ):
             self.words[word // WORD] = value

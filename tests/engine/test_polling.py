@@ -11,7 +11,7 @@ import pytest
 from shmcoll.engine import atomics, layout
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import WORD
-from shmcoll.engine.protocol.wait import FEWEST_POLLS, MOST_POLLS, SHORT_SLEEP, wait
+from shmcoll.engine.protocol.wait import FEWEST_POLLS, MOST_POLLS, SHORT_SLEEP, USUAL_POLLS, wait
 
 POLL, WAKING = 25, 40_000  # ns
 
@@ -35,7 +35,7 @@ class Waiter:
             (c.RANKS, ranks),
             (c.RECORDS, base + 3000 * WORD),
             (c.RECORDS_LAUNCHER, base + 3000 * WORD + 2 * layout.RECORD_BYTES),
-            (c.POLLS, MOST_POLLS),
+            (c.POLLS, USUAL_POLLS),
             (c.SLEEP, 20_000_000),
             (c.TIMEOUT, 10**12),
         ):
@@ -108,6 +108,17 @@ def test_a_waiter_that_polls_too_briefly_learns_to_poll_longer(waiter: Waiter) -
     slept = waiter.sleeps
     waiter.wait(60_000, times=20)
     assert waiter.sleeps == slept
+
+
+def test_a_wait_for_the_reader_of_a_long_array_is_polled(waiter: Waiter) -> None:
+    """Twice as long as a waiter usually polls."""
+    waiter.wait(2 * USUAL_POLLS * POLL, times=20)
+    slept = waiter.sleeps
+    waiter.wait(2 * USUAL_POLLS * POLL, times=20)
+    assert waiter.sleeps == slept
+    waiter.wait(10 * SHORT_SLEEP, times=2)
+    waiter.wait(100, times=20)
+    assert waiter.polls == USUAL_POLLS, "without sleeps, the budget grows no longer than that"
 
 
 def test_a_waiter_beside_its_peer_goes_on_yielding(waiter: Waiter) -> None:

@@ -17,13 +17,14 @@ and the ranks that write them:
     OWNER        private: NOBODY, or a thread of this rank that wants to call; see `runtime/turns.py`
 
 The waiter polls, then yields its core, then sleeps in time slices. How long it polls depends on how useful polling was.
-The budget is doubled if the word arrived during polling, and halved if it did not. But if the sleep that followed was
-short, longer polling would have avoided it, so the budget is twice what it was. Without that, a budget that is below
-the usual wait can only shrink: each rank then sleeps in each call, and each makes the other wait for the end of a sleep
-(2 ranks, broadcast of 256 KiB: 62 us, instead of 25). If ranks outnumber cores, the budget is 0. But two ranks may
-share a core while another process uses the other core. Then polling keeps the peer from running.
-So a waiter that has polled without success looks whether the peer is on its own core. If it is, the budget becomes 1,
-and one of the two ranks may move to another core (`placement.py`).
+The budget is doubled if the word arrived during polling, up to USUAL_POLLS, and halved if it did not. But if the sleep
+that followed was short, longer polling would have avoided it, so the budget is twice what it was, up to MOST_POLLS.
+Without that, a budget that is below the usual wait can only shrink: each rank then sleeps in each call, and each makes
+the other wait for the end of a sleep (2 ranks, broadcast of 256 KiB: 62 us, instead of 25; of 4 MiB in one copy 335,
+instead of 297). If ranks outnumber cores, the budget is 0. But two ranks may share a core while another process uses
+the other core. Then polling keeps the peer from running. So a waiter that has polled without success looks whether the
+peer is on its own core. If it is, the budget becomes 1, and one of the two ranks may move to another core
+(`placement.py`).
 
     waiter:  PARKED = 1 + peer;  fence;  read the word and ABORT;  sleep;  PARKED = 0
     poster:  word = value (release);  fence;  if PARKED of a peer is 1 + me: ring its doorbell
@@ -125,7 +126,7 @@ EVENT_BYTES = 3 * layout.WORD
 
 CHECKED_PER_SLICE = 8  # processes
 
-FEWEST_POLLS, MOST_POLLS = 64, 8192  # about 1.5 and 200 us
+FEWEST_POLLS, USUAL_POLLS, MOST_POLLS = 64, 8192, 32768  # about 1.5, 200 and 800 us
 UNCOUNTED_POLLS = 4  # less than 0.2 us, in which a cache line comes: no wait for the profile
 SHORT_SLEEP = 300_000  # ns, with the time that it takes to wake up
 SLICE_NS = 20_000_000  # the usual SLEEP
@@ -179,7 +180,7 @@ def comes_soon(ctx, word, wanted, peer):
     for i in range(polls):
         pause()
         if has_come(ctx, word, wanted):
-            if polls < MOST_POLLS:
+            if polls < USUAL_POLLS:
                 poke(ctx + c.POLLS, 2 * polls)
             end_wait(ctx, begun, peer)
             return 1
