@@ -316,6 +316,9 @@ class SharedArena:
     def store(self, offset: int, value: int) -> None:
         atomics.store_release(SHARED + offset, value)
 
+    def load_each(self, first: int, stride: int, count: int) -> list[int]:
+        return [self.load(first + i * stride) for i in range(count)]
+
     def fence(self) -> None:
         atomics.fence()
 

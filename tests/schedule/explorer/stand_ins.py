@@ -5,6 +5,7 @@ and writes of whole ranges, one step each; `peek` and `poke` refuse shared words
 (`engine/memory/records.py`) rings through the machine too, and finds a clock that stands still.
 """
 
+import builtins
 import contextlib
 import ctypes
 import errno
@@ -230,7 +231,8 @@ def exploring() -> Iterator[None]:
         def put(owner: Any, name: str, value: Any) -> None:
             if hasattr(owner, name):
                 undo.callback(setattr, owner, name, getattr(owner, name))
-            else:  # a builtin
+            else:
+                assert hasattr(builtins, name), f"{owner} has no {name}"
                 undo.callback(delattr, owner, name)
             setattr(owner, name, value)
 
@@ -254,8 +256,7 @@ def exploring() -> Iterator[None]:
         put(turns, "memoryview", lambda words: words)  # those of `calls_of_threads.py` are no array
         put(atomics, "hooks", Hooks())
         put(atomics, "python_kernels", {KERNEL: add_words})
-        put(group, "ctypes", SimpleNamespace(c_void_p=int))
-        put(group, "_LIBC", SimpleNamespace(sem_post=lambda semaphore: atomics.ring(semaphore)))
+        put(group, "_sem_post", atomics.ring)
         put(holds, "how_ended", lambda _arena, rank: perform(GONE, 0, rank))
         put(records, "time", SimpleNamespace(monotonic_ns=lambda: 1))
         yield
