@@ -21,7 +21,8 @@ class ShmcollError(RuntimeError):
     * `rank`: the rank that failed (`RankFailed`)
     * `signal`: the number of the signal that killed it
     * `exitcode`: the exit code with which it ended without an exception
-    * `missing`: the ranks that did not arrive or did not continue (`CollectiveTimeout`, `Deadlock`)
+    * `missing`: the ranks that did not arrive or did not continue, and do not wait for others (`CollectiveTimeout`,
+      `Deadlock`)
     * `calls`: what each rank called, by rank, in words (`CollectiveMismatch`, `Deadlock`)
     """
 

@@ -517,24 +517,26 @@ class FailureReporter:
         return "; ".join(f"{self._group.names(ranks)} {call}" for call, ranks in calls.items())
 
     def _who_is_missing(self, operation: str) -> tuple[Sequence[int], str]:
-        """Return the peers that have not published this operation, or else are late within it; and the same in words,
-        with what each did last."""
+        """Return the peers that have not published this operation, or else are late within it, without those that wait
+        for others; and the same in words, with what each did last."""
         if operation in MESSAGES:
             peer = self._words.item(c.ARGUMENT // WORD)
             others = [rank for rank in range(self._group.size) if rank != self._rank]
             words = missing_message(self._group, self._words, operation, self._mail)
             return others if peer == layout.ANY else [peer], words
         sequence, told = self._sequence(), []
-        missing = not_arrived(self._group, self._rank, sequence)
-        for rank in missing:
+        late = not_arrived(self._group, self._rank, sequence)
+        waits = {rank: awaited_by(self._group, rank) for rank in late}
+        for rank, awaited in waits.items():
             seen = self._group.published(rank)
             last = f"last called {called(self._group, rank, seen)} as #{seen}" if seen else "has called nothing yet"
-            if (awaited := awaited_by(self._group, rank)) is not None:  # a rank far ahead misses those, too
+            if awaited is not None:  # a rank that is far ahead misses such ranks, too
                 last += f", waits for rank {self._group.name(awaited)}"
             told.append(f"rank {self._group.name(rank)} did not arrive ({last})")
-        if not missing:
+        if not late:
             stopped = self._who_stopped()
             return stopped, f"{self._group.names(stopped)} arrived but did not continue"
+        missing = [rank for rank in late if waits[rank] is None] or late
         return missing, "; ".join(told) + self._refusals(range(self._group.size))
 
     def _who_stopped(self) -> list[int]:

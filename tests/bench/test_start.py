@@ -5,7 +5,7 @@ import json
 import pytest
 from shmbench.commands import growth, start
 from shmbench.report import growth_table, start_table
-from shmbench.timing.peers import OF_MPI, installed
+from shmbench.timing.peers import FOLDER, OF_MPI, installed
 
 
 def test_programs_and_jobs_are_timed(tmp_path, capsys, monkeypatch):
@@ -87,7 +87,7 @@ def test_the_table_of_growth():
 
 @pytest.mark.slow
 def test_growth_beside_a_peer(tmp_path):
-    there = [name for name in installed(growth.FOLDER) if name in OF_MPI]
+    there = [name for name in installed(FOLDER) if name in OF_MPI]
     if not there:
         pytest.skip("make peers")
     file = tmp_path / "growth.json"
