@@ -32,7 +32,7 @@ MUTANTS_OF_EVENTS = {
         "taken", "active != 0 or", ANY_OF_THIS_THREAD, "a handler calls in a scatter", SIGNAL
     ),
     "a call that begins passes for a later phase": Mutant(
-        "goes_on", "phase >= c.LATER and ", "", "a handler receives while its rank does", SIGNAL
+        "entering.goes_on", "phase >= c.LATER and ", "", "a handler receives while its rank does", SIGNAL
     ),
     "a call of a handler enters while a routine waits": Mutant(
         "taken",
@@ -41,7 +41,7 @@ MUTANTS_OF_EVENTS = {
         "a handler calls in an all_reduce",
         SIGNAL,
     ),
-    "no phase goes on": Mutant("goes_on", "phase >= c.LATER and ", "0 and ", "scatter halfway"),
+    "no phase goes on": Mutant("entering.goes_on", "phase >= c.LATER and ", "0 and ", "scatter halfway"),
     "a recv beside a send lets others in": Mutant(
         "active_after",
         "-me if peek(ctx + c.SENDING) else 0",
