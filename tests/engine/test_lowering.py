@@ -65,6 +65,10 @@ def refused(a):
     return peek(a)
 
 
+def greatest(a):
+    return max(a, 1, 2)
+
+
 def lowering() -> Any:
     from shmcoll.engine.compiler import lowering  # it imports numba
 
@@ -121,6 +125,11 @@ def test_a_function_that_raises_is_refused():
 
     with pytest.raises(UnsupportedError):
         lowering().module({"refused": (refused, 1)})
+
+
+def test_a_number_of_arguments_that_a_compiled_function_does_not_take_is_refused():
+    with pytest.raises(TypeError, match="max takes 2 arguments in compiled code, got 3"):
+        lowering().module({"greatest": (greatest, 1)})
 
 
 PRINTS = """

@@ -55,7 +55,12 @@ def _twin(function: Callable[..., Any], argument_types: tuple, result: Any) -> C
             value = builder.call(module.globals[name], values)
             return ctx.get_dummy_value() if result is types.void else value
 
-        TWINS[function] = lambda *_types: (result(*argument_types), generate)
+        def twin(*given):
+            if len(given) != len(argument_types):
+                raise TypeError(f"{name} takes {len(argument_types)} arguments in compiled code, got {len(given)}")
+            return result(*argument_types), generate
+
+        TWINS[function] = twin
 
     return register
 

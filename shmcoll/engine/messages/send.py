@@ -336,7 +336,7 @@ def ask_for_ring(ctx, peer):
         rest = peek(ctx + c.X + c.BYTES) - max(peek(chain + r.SENT), 0)
         parts = rest // r.PART_BYTES + 2
         heads = layout.PIECE_DIMS + peek(ctx + c.X + c.DIMENSIONS) * WORD + parts * 2 * layout.PIECE_UNIT
-        needed = max(least, rest + heads + r.SPARE, 2 * min(capacity, r.KEPT_RING))
+        needed = max(least, rest + heads + r.SPARE)
     poke(ctx + c.WANTED, (needed + layout.RING_PIECES + PAGE - 1) // PAGE * PAGE)
     return c.ASKS
 

@@ -138,7 +138,7 @@ CALL, SHAPES = WORD, 2 * WORD  # behind a plain form: its call in memory; the ad
     TO_NODES,  # and for the message to each node, MESSAGE_BYTES each
     # of calls in which nodes run ahead (`running_ahead.py`)
     HISTORY,  # a hash of all openings so far
-    STREAM,  # who waits for whom in a call that runs ahead: FROM or TO, and the node; NOBODY
+    STREAM,  # whether one node sends (FROM) or receives (TO) in calls that run ahead, and which node; else NOBODY
     AHEAD,  # number of calls since the last full opening
     HELD,  # address of a word for each node: whether the message of the next full opening has come from it
     IS_SUSPECT,  # whether this leader knows that calls differ, and waits for the next full opening of the others
