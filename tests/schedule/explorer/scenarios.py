@@ -601,14 +601,15 @@ SCENARIOS = {
         words=17,
         settings=EXPOSING | {"readable": 0},
     ),
+    # the first one has a ring made in which there is room for two others, once it has been read
     "offered messages by tag": Scenario(
         2,
         (
-            tuple(Exposing(Send(1, 17, tag=tag), IN_ARENA) for tag in (1, 2, 3)),
-            tuple(Receive(0, 17, tag=tag, call=tag) for tag in (2, 1, 3)),
+            tuple(Exposing(Send(1, words, tag=tag), IN_ARENA) for tag, words in ((1, 50), (2, 17), (3, 17))),
+            tuple(Receive(0, words, tag=tag, call=tag) for tag, words in ((1, 50), (3, 17), (2, 17))),
         ),
         each=True,
-        words=17,
+        words=50,
         settings=EXPOSING,
     ),
     "offered messages both ways": Scenario(
