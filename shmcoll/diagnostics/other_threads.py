@@ -6,6 +6,7 @@ composite call. The line of that call is found in the stack of the thread, as lo
 
 import sys
 import threading
+from types import FrameType
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from shmcoll.engine import context as c
 from shmcoll.engine.layout import COMPOSITE_NAMES, WORD
 from shmcoll.engine.native.tables import CALL_BITS
 from shmcoll.engine.system.green_threads import check_threads
+from shmcoll.engine.system.tracebacks import is_ours
 from shmcoll.errors import CallNotAllowed
 
 GRAPH_CALLS = ("all_gather", "all_gather_v", "all_to_all", "all_to_all_v")
@@ -54,5 +56,14 @@ def _site(words: np.ndarray, thread: int) -> str:
         return (words.item(c.SEQUENCE // WORD),) if is_inside else None
 
     before, frame = call(), sys._current_frames().get(thread)
-    site = in_frame(frame) if frame is not None else None
+    site = in_frame(_of_call(frame))
     return f", called at {short_path(site[0])}:{site[1]}" if site and before is not None and call() == before else ""
+
+
+def _of_call(frame: FrameType | None) -> FrameType | None:
+    """Return the innermost of our frames: above it there may be those of a handler of signals, or of the garbage
+    collector's callbacks. A call of compiled code has none."""
+    ours = frame
+    while ours is not None and not is_ours(ours.f_code.co_filename):
+        ours = ours.f_back
+    return ours or frame

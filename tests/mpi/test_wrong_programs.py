@@ -381,7 +381,8 @@ except MPI.Exception as error:
         out,
         err,
     )
-    assert all(f"on rank {rank} at job.py:7" in out for rank in (0, 1)), out
+    # the lines of both, unless the job ends because of one before the time of the other has passed
+    assert any(f"on rank {rank} at job.py:7" in out for rank in (0, 1)), out
 
 
 @pytest.mark.slow

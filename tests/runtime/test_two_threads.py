@@ -240,8 +240,9 @@ def test_the_first_thread_is_named(ranks):
     check_firsts(ranks(2, each_as_the_first)[0])
 
 
-def between_the_parts(comm) -> tuple[str, int]:
-    """The operator of rank 0 runs between two parts. Returns what a barrier is told, and what a closing thread gets."""
+def between_the_parts(comm) -> tuple[str, int, int]:
+    """The operator of rank 0 runs between two parts. Returns what a barrier is told, what a closing thread gets, and
+    the line of the call."""
     group, control = comm.dup(), comm.dup()
     within, go_on = threading.Event(), threading.Event()
 
@@ -253,8 +254,9 @@ def between_the_parts(comm) -> tuple[str, int]:
     if comm.rank:
         total = group.all_reduce_object(comm.rank + 1)
         control.barrier()
-        return "", total
-    first = threading.Thread(target=lambda: results.append(group.all_reduce_object(1, add)), name="the first")
+        return "", total, 0
+    call = lambda: results.append(group.all_reduce_object(1, add))  # noqa: E731 - its line is needed
+    first = threading.Thread(target=call, name="the first")
     results: list[int] = []
     first.start()
     assert within.wait(PATIENCE)
@@ -267,12 +269,14 @@ def between_the_parts(comm) -> tuple[str, int]:
     first.join()
     closing.join()
     control.barrier()
-    return " / ".join(told), results[0]
+    return " / ".join(told), results[0], call.__code__.co_firstlineno
 
 
 def test_a_call_of_several_parts_is_one_call(ranks):
-    (told, total), (_, other) = ranks(2, between_the_parts)
-    assert told.count("thread 'the first' is in all_reduce_object of the same communicator, called at") == 2
+    """Its line is told, not one that the thread has reached from within the call."""
+    (told, total, line), (_, other, _) = ranks(2, between_the_parts)
+    where = f"called at tests/runtime/test_two_threads.py:{line}."
+    assert told.count(f"thread 'the first' is in all_reduce_object of the same communicator, {where}") == 2, told
     assert total == other == 3
 
 
