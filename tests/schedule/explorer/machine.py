@@ -23,6 +23,7 @@ occur in the reduced search, since all steps before it commute.)
 """
 
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any, NamedTuple
 
 from tests.schedule.explorer.program import (
@@ -71,6 +72,9 @@ class Action(NamedTuple):
     @property
     def may_never_come(self) -> bool:
         return self.what in ("kill", "signal")
+
+
+action = cache(Action)
 
 
 class Machine:
@@ -133,30 +137,30 @@ class Machine:
     def actions(self, state: State) -> list[Action]:
         """Everything that can happen next, apart from what is local."""
         possible = []
-        for actor in range(len(state.nodes)):
+        for actor, node in enumerate(state.nodes):
             if self._ready(state, actor):
-                if state.nodes[actor].operation.kind == CHANCE and not self.kills:
+                if node.operation.kind != CHANCE:
+                    possible.append(action(actor, "step"))
+                elif self.kills:
+                    possible += self._chances(state, actor)
+                else:
                     return self._chances(state, actor)  # it commutes with what others do
-                possible += self._chances(state, actor)
-            possible += [Action(actor, "store", i) for i in self._arriving(state.queues[actor])]
+            if state.queues[actor]:
+                possible += [action(actor, "store", i) for i in self._arriving(state.queues[actor])]
         if self.kills and state.killed < 0 and any(node.operation.kind != END for node in state.nodes):
-            possible += [Action(rank, "kill") for rank in range(len(self._bells))]
-        if not possible:
-            possible = [
-                Action(a, "slice")
-                for a in self._alive(state)
-                if state.nodes[a].operation.kind == SLEEP and state.slices.count(a) < self.slices
-            ]
+            possible += [action(rank, "kill") for rank in range(len(self._bells))]
+        if possible and not self._met:
+            return possible
         asleep = [a for a in self._alive(state) if state.nodes[a].operation.kind == SLEEP]
-        return possible + [Action(a, "signal") for a in asleep if self._may_be_met(state, a)]
+        if not possible:
+            possible = [action(a, "slice") for a in asleep if state.slices.count(a) < self.slices]
+        return possible + [action(a, "signal") for a in asleep if self._may_be_met(state, a)]
 
     def _chances(self, state: State, actor: int) -> list[Action]:
-        """The next step of an actor, which at a CHANCE goes one way or the other."""
-        step, signal = Action(actor, "step"), Action(actor, "signal")
-        if state.nodes[actor].operation.kind != CHANCE:
-            return [step]
+        """The next step of an actor at a CHANCE, which goes one way or the other."""
+        step, signal = action(actor, "step"), action(actor, "signal")
         if actor in state.pending:
-            return [Action(actor, "handler")]
+            return [action(actor, "handler")]
         return [step, signal] if self._may_be_met(state, actor) else [step]
 
     def _may_be_met(self, state: State, actor: int) -> bool:
@@ -191,16 +195,21 @@ class Machine:
         """Take an actor's local steps until none is left, or until it goes in a circle."""
         seen: set[Node] = set()
         while state.nodes[actor] not in seen:
-            queue = state.queues[actor]
-            private = (i for i in self._arriving(queue) if self._is_private(actor, (queue[i][0],), True))
             if self._step_is_local(state, actor):
                 seen.add(state.nodes[actor])
                 state = self._step(state, actor)
-            elif (which := next(private, None)) is not None:
+            elif (which := self._private_store(state.queues[actor], actor)) >= 0:
                 state = self._empty_one(state, actor, which)
             else:
                 break
         return state
+
+    def _private_store(self, queue: Stores, actor: int) -> int:
+        """Return which of the stores of a queue may arrive next and is seen by nobody else; -1 if there is none."""
+        for i in self._arriving(queue) if queue else ():
+            if self._is_private(actor, (queue[i][0],), True):
+                return i
+        return -1
 
     # --- properties ---------------------------------------------------------------------------------------------------
 
@@ -252,20 +261,24 @@ class Machine:
         return [i for i, (address, _, release) in enumerate(queue) if address not in earlier[i] and not (release and i)]
 
     def _step(self, state: State, actor: int) -> State:
-        memory, nodes, queues, bells, killed = state[:5]
-        kind, address, argument = nodes[actor].operation
+        memory, nodes, queues, bells, killed, *rest = state
+        node = nodes[actor]
+        kind, address, argument = node.operation
+        if not node.is_noted:
+            self._note_uses(actor, kind, address, argument)
+            node.is_noted = True
         result: Any = None
         if kind in (WRITE, RELEASE):
             stores = tuple((address + WORD * i, value, kind == RELEASE) for i, value in enumerate(argument))
             if self.buffered:
                 queues = _replaced(queues, actor, queues[actor] + stores)
             else:
-                memory = self._written(memory, actor, stores)
+                memory = self._written(memory, stores)
         elif kind == READ:
-            result = self._read(memory, queues[actor], actor, address, argument)
+            result = self._read(memory, queues[actor], address, argument)
         elif kind == ADD:
-            result = self._read(memory, (), actor, address, 1)[0]
-            memory = self._written(memory, actor, ((address, result + argument, True),))
+            result = memory[self._slots[address]]
+            memory = self._written(memory, ((address, result + argument, True),))
         elif kind == GONE:
             result = int(killed == argument)
         elif kind == CHANCE:
@@ -273,7 +286,7 @@ class Machine:
         elif kind in (SLEEP, RING):
             bell = self._bells[address]
             bells = _replaced(bells, bell, bells[bell] + (1 if kind == RING else -1))
-        return state._replace(memory=memory, nodes=self._moved(state, actor, result), queues=queues, bells=bells)
+        return State(memory, self._moved(state, actor, result), queues, bells, killed, *rest)
 
     def _moved(self, state: State, actor: int, result: Any) -> tuple[Node, ...]:
         node = state.nodes[actor]
@@ -285,7 +298,8 @@ class Machine:
 
     def _empty_one(self, state: State, actor: int, which: int) -> State:
         queue = state.queues[actor]
-        memory = self._written(state.memory, actor, (queue[which],))
+        self._note(self._writers, actor, (queue[which][0],))
+        memory = self._written(state.memory, (queue[which],))
         left = queue[:which] + queue[which + 1 :]
         return state._replace(memory=memory, queues=_replaced(state.queues, actor, left))
 
@@ -296,15 +310,15 @@ class Machine:
         queues = (*_replaced(state.queues, rank, ()), ())
         return state._replace(nodes=nodes, queues=queues, killed=rank)
 
-    def _written(self, memory: tuple[int, ...], actor: int, stores: Stores) -> tuple[int, ...]:
-        self._note(self._writers, actor, [address for address, _, _ in stores])
+    def _written(self, memory: tuple[int, ...], stores: Stores) -> tuple[int, ...]:
         for address, value, _ in stores:
             memory = _replaced(memory, self._slots[address], value)
         return memory
 
-    def _read(self, memory: tuple[int, ...], queue: Stores, actor: int, address: int, count: int) -> tuple[int, ...]:
+    def _read(self, memory: tuple[int, ...], queue: Stores, address: int, count: int) -> tuple[int, ...]:
+        if count == 1 and not queue:
+            return (memory[self._slots[address]],)
         addresses = range(address, address + count * WORD, WORD)
-        self._note(self._readers, actor, addresses)
         if queue:
             own = {address: value for address, value, _ in queue}
             return tuple(own[a] if a in own else memory[self._slots[a]] for a in addresses)
@@ -313,17 +327,13 @@ class Machine:
     # --- what is local ------------------------------------------------------------------------------------------------
 
     def _step_is_local(self, state: State, actor: int) -> bool:
-        if not self._ready(state, actor):
-            return False
         node = state.nodes[actor]
-        if node.operation.kind == GONE:
-            return not self.kills or state.killed >= 0
-        if node.operation.kind == CHANCE:
-            return not self.signals
         local = self._local.get(node)
         if local is None:
             local = self._local[node] = self._operation_is_local(actor, *node.operation)
-        return local
+        if not local or not self._ready(state, actor):
+            return False
+        return node.operation.kind != GONE or not self.kills or state.killed >= 0
 
     def _operation_is_local(self, actor: int, kind: str, address: int, argument: Any) -> bool:
         if kind == READ:
@@ -332,7 +342,7 @@ class Machine:
             return self._is_private(actor, (address,), True)
         if kind in (WRITE, RELEASE) and not self.buffered:
             return self._is_private(actor, range(address, address + len(argument) * WORD, WORD), True)
-        return kind in (WRITE, RELEASE, FENCE)
+        return kind in (WRITE, RELEASE, FENCE, GONE) or (kind == CHANCE and not self.signals)
 
     def _is_private(self, actor: int, addresses: Iterable[int], writing: bool) -> bool:
         """Whether no other actor uses any of the words in a way that conflicts."""
@@ -341,6 +351,16 @@ class Machine:
             if users - {actor}:
                 return False
         return True
+
+    def _note_uses(self, actor: int, kind: str, address: int, argument: Any) -> None:
+        """Note which words an operation reads or writes at once."""
+        writes = kind == ADD or (kind in (WRITE, RELEASE) and not self.buffered)
+        count = 1 if kind == ADD else argument if kind == READ else len(argument) if writes else 0
+        addresses = range(address, address + count * WORD, WORD)
+        if kind in (READ, ADD):
+            self._note(self._readers, actor, addresses)
+        if writes:
+            self._note(self._writers, actor, addresses)
 
     def _note(self, users: dict[int, set[int]], actor: int, addresses: Iterable[int]) -> None:
         for address in addresses:

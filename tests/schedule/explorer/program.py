@@ -52,9 +52,11 @@ class Operation(NamedTuple):
 
 
 class Node:
-    """A local state: the operation that comes next, private memory, and where each known result leads."""
+    """A local state: the operation that comes next, private memory, and where each known result leads.
 
-    __slots__ = ("done", "entered", "following", "history", "live", "operation", "private")
+    is_noted: whether the machine has noted which words the operation uses."""
+
+    __slots__ = ("done", "entered", "following", "history", "is_noted", "live", "operation", "private")
 
     def __init__(self, operation: Operation, private: bytes, history: "History", live: "Run | None"):
         self.operation = operation
@@ -63,6 +65,7 @@ class Node:
         self.live = live
         self.following: dict[Any, Node] = {}
         self.entered = self.done = 0
+        self.is_noted = False
 
 
 #: results that lead to a node: (history before, the last one), None at the start
