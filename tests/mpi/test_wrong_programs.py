@@ -143,8 +143,14 @@ while world.rank == 1:
     try:
         kept.append(PROCESS.world.native.empty(1 << 18, np.uint8))
     except shmcoll.ArenaError:
-        del kept[:18]  # one group of one rank fits
         break
+while kept:  # until there is room for one group of one rank
+    del kept[:1]
+    try:
+        MPI.COMM_SELF.Dup().Free()
+        break
+    except MPI.Exception:
+        pass
 world.Barrier()
 for make in (lambda: world.Split(world.rank), lambda: world.Create(own)):
     try:
