@@ -162,7 +162,7 @@ test-nodes: $(TESTS) $(NODES_MPI:%=$(LAUNCHERS)/%/.ready)  ## run the tests of s
 	@for mpi in $(NODES_MPI); do \
 	  home="$(CURDIR)/$(LAUNCHERS)/$$mpi"; \
 	  PATH="$$home/bin:$$PATH" MPI4PY_LIBMPI="$$(ls "$$home"/lib/libmpi.so.* | head -n 1)" \
-	    $(BIN)/python -m pytest --processes 2 tests/nodes $(ARGS) || exit 1; \
+	    $(BIN)/python -m pytest --processes 4 tests/nodes $(ARGS) || exit 1; \
 	done
 
 PACKAGES := .packages-mpi
