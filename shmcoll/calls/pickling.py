@@ -2,8 +2,9 @@
 
 An object is its pickle and its buffers. The buffers are the contiguous memory of arrays and similar objects from 16 KiB
 on, in collectives from 96 KiB on, which pickle's protocol 5 leaves out (PEP 574). They are moved without a copy by
-pickle, and the receiver's object is built around the memory in which they arrive. A frame is the number of the buffers,
-their lengths, and the pickle.
+pickle, and the receiver's object is built around the memory in which they arrive. An object that is an array of numpy
+or `bytes` itself is one buffer in collectives as soon as its pickle would not fit into a row (`object_rows.py`). A
+frame is the number of the buffers, their lengths, and the pickle.
 
 In a message the frame and the buffers follow one another, each from a multiple of 64 bytes on. The sender describes
 them in a table (see `engine/messages/send.py`). A short object without buffers is sent as it is.
@@ -11,6 +12,7 @@ them in a table (see `engine/messages/send.py`). A short object without buffers 
 Pickles are code. These come from ranks of the same job, that is, from processes of the same user.
 """
 
+import copyreg
 import pickle
 import struct
 from collections.abc import Sequence
@@ -24,19 +26,33 @@ from shmcoll.engine.system.handlers import reraise_of_handler
 
 Packed: TypeAlias = tuple[bytes, list[np.ndarray]]  # a pickle and its buffers
 #: the same in memory that has arrived; a pickle alone, if there are no buffers
-Received: TypeAlias = bytes | memoryview | tuple[memoryview, Sequence[np.ndarray]]
+Received: TypeAlias = bytes | memoryview | tuple[bytes | memoryview, Sequence[np.ndarray]]
 
 _PLAIN = frozenset((int, float, complex, bool, str, bytes, type(None)))  # their pickles leave nothing out
 LEAST_BUFFER = 16 << 10  # bytes; shorter ones are pickled with the rest
 LEAST_MOVED = 96 << 10  # in collectives, where buffers take more parts
+LEAST_ALONE = 512  # in collectives, of an object that is nothing else
 ALIGNED = 64  # alignment of buffers that arrive side by side, so that arrays in them are aligned
 
+_BYTES_OF_BUFFER = b"\x80\x05cbuiltins\nbytes\n\x97\x85R."  # the pickle of `bytes(buffer)`
+_NUMBERS = frozenset("?bBhHiIlLqQefdgFDG")  # dtypes whose arrays of one shape have one pickle
+_MOST_SHAPES = 256
+_of_shapes: dict[tuple[str, tuple[int, ...]], bytes] = {}  # these pickles
+_shapes: dict[bytes, tuple[str, tuple[int, ...]]] = {}  # the other way
 
-def packed(value: Any, operation: str, rank: int, least: int = LEAST_MOVED) -> Packed:
-    """Return the pickle of an object, and the memory of its buffers of at least so many bytes. Raises `TypeError` if it
-    cannot be pickled."""
-    if type(value) in _PLAIN:  # in half the time
+
+def packed(value: Any, operation: str, rank: int, least: int = LEAST_MOVED, alone: int = LEAST_ALONE) -> Packed:
+    """Return the pickle of an object, and the memory of its buffers of at least `least` bytes, or `alone` if the object
+    is a buffer itself. Raises `TypeError` if it cannot be pickled."""
+    kind = type(value)
+    if kind in _PLAIN:  # in half the time
+        if kind is bytes and len(value) >= alone:
+            return _BYTES_OF_BUFFER, [np.frombuffer(value, np.uint8)]
         return pickle.dumps(value, 5), []
+    if kind is np.ndarray and value.nbytes >= alone:
+        if data := _of_shape(value):
+            return data, [np.frombuffer(value, np.uint8)]
+        least = alone
     buffers: list[np.ndarray] = []
 
     def stays(buffer: pickle.PickleBuffer) -> bool:
@@ -54,33 +70,54 @@ def packed(value: Any, operation: str, rank: int, least: int = LEAST_MOVED) -> P
         ) from e
 
 
+def _of_shape(array: np.ndarray) -> bytes | None:
+    """Return the pickle of an array without its memory, if it is that of every array of this shape and dtype. numpy
+    takes 4 us to make it."""
+    dtype = array.dtype
+    if dtype.char not in _NUMBERS or not dtype.isnative or dtype.metadata or not array.flags.carray:
+        return None
+    if np.ndarray in copyreg.dispatch_table:  # the user's own way to pickle it
+        return None
+    key = dtype.char, array.shape
+    if not (data := _of_shapes.get(key)):
+        if len(_of_shapes) >= _MOST_SHAPES:
+            _of_shapes.clear()
+            _shapes.clear()
+        data = _of_shapes[key] = pickle.dumps(array, 5, buffer_callback=lambda _: False)
+        _shapes[data] = key
+    return data
+
+
 def framed(data: bytes, buffers: Sequence[np.ndarray]) -> bytes:
     """Return the frame of an object."""
     return struct.pack(f"={1 + len(buffers)}q", len(buffers), *(buffer.size for buffer in buffers)) + data
 
 
-def lengths(frame: np.ndarray) -> tuple[int, ...]:
-    """Return the length of each buffer of a frame, in bytes."""
+def of_frame(frame: np.ndarray) -> tuple[memoryview, tuple[int, ...]]:
+    """Return the pickle of a frame, and the length of each buffer in bytes."""
     memory = frame.data
     (count,) = struct.unpack_from("=q", memory)
-    return struct.unpack_from(f"={count}q", memory, WORD) if count else ()
-
-
-def unpacked(frame: np.ndarray, buffers: Sequence[np.ndarray]) -> Received:
-    """Return the pickle of a frame, and its buffers, behind which there may be more buffers."""
-    count = len(lengths(frame))
-    return frame.data[(1 + count) * WORD :], buffers[:count]
+    sizes = struct.unpack_from(f"={count}q", memory, WORD) if count else ()
+    return memory[(1 + count) * WORD :], sizes
 
 
 def loaded(one: Received) -> Any:
     """Return the object of a pickle and its buffers, whose memory it keeps."""
-    return pickle.loads(one[0], buffers=one[1]) if isinstance(one, tuple) else pickle.loads(one)
+    if not isinstance(one, tuple):
+        return pickle.loads(one)
+    data, buffers = one
+    if type(data) is bytes:  # else it cannot be found
+        if data == _BYTES_OF_BUFFER:  # pickle takes 2 us more
+            return bytes(buffers[0])
+        if shape := _shapes.get(data):  # likewise
+            return np.ndarray(shape[1], shape[0], buffers[0])
+    return pickle.loads(data, buffers=buffers)
 
 
 def as_message(value: Any, operation: str, rank: int) -> tuple[np.ndarray, int, list[np.ndarray]]:
     """Return an object as `engine/messages/send.py` reads it: an array, its form, and the objects to keep until it is
     sent."""
-    data, buffers = packed(value, operation, rank, LEAST_BUFFER)
+    data, buffers = packed(value, operation, rank, LEAST_BUFFER, LEAST_BUFFER)
     if not buffers and len(data) < LEAST_BUFFER:
         return np.frombuffer(framed(data, ()), np.uint8), WHOLE, []
     frame = [np.frombuffer(one, np.uint8) for one in (framed(b"", buffers), data)]
@@ -92,26 +129,11 @@ def as_message(value: Any, operation: str, rank: int) -> tuple[np.ndarray, int, 
     return np.array([*rows, (align(end, ALIGNED), 0, 0)], np.int64), SEGMENTS, [*frame, *buffers]
 
 
-def as_block(data: bytes, buffers: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the bytes of an object in one run, as `of_block` reads them. Blocks one behind the other are aligned."""
-    parts = [np.frombuffer(framed(data, buffers), np.uint8), *buffers]
-    block, end = np.zeros(sum(align(part.size, ALIGNED) for part in parts), np.uint8), 0
-    for part in parts:
-        block[end : end + part.size] = part
-        end += align(part.size, ALIGNED)
-    return block
-
-
-def of_block(memory: np.ndarray) -> Received:
-    """Return the pickle and the buffers of an object that arrived in one run of bytes."""
-    sizes = lengths(memory)
+def of_message(memory: np.ndarray) -> Any:
+    """Return the object that arrived as a message. It keeps this memory if it has buffers."""
+    data, sizes = of_frame(memory)
     begin, buffers = memory.size - sum(align(size, ALIGNED) for size in sizes), []
     for size in sizes:
         buffers.append(memory[begin : begin + size])
         begin += align(size, ALIGNED)
-    return unpacked(memory, buffers)
-
-
-def of_message(memory: np.ndarray) -> Any:
-    """Return the object that arrived as a message. It keeps this memory if it has buffers."""
-    return loaded(of_block(memory))
+    return loaded((data, buffers))

@@ -2,9 +2,9 @@
 from them.
 
 Each call is made of collectives, its parts (`composite_calls.py`, `object_parts.py`). The first part exchanges a row
-for each object (`object_rows.py`), which holds a pickle of few bytes whole: then nothing else is sent. If any object is
-longer, every rank learns so from the rows that it gets, and all ranks make the other parts, in which the objects travel
-whole: pickles of some KiB without buffers in arrays of equal lengths, all others as frames and buffers.
+for each object (`object_rows.py`), which holds a pickle of few bytes. If no object has buffers, nothing else is sent.
+Otherwise every rank learns so from the rows that it gets, and all ranks make the other parts: pickles that are too long
+for a row, those of some KiB without buffers in arrays of equal lengths and all others as frames; then the buffers.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ class Objects(Collectives):
     def broadcast_object(self, value: Any, root: int = 0, *, async_op: bool = False) -> Any:
         """Return the object of rank `root` on every rank.
 
-        Cost: one broadcast of 512 bytes for a pickle of up to 504. For longer ones, a broadcast of the pickle, and one
-        for each array of 96 KiB or more in the object.
+        Cost: one broadcast of 512 bytes. If the pickle is longer, a broadcast of it. If the object is an array or
+        `bytes`, or has arrays of 96 KiB or more, a broadcast of each, which is not pickled.
 
         Args:
             value: on the root, anything that can be pickled, of any size; ignored on the other ranks.
@@ -81,8 +81,8 @@ class Objects(Collectives):
     def gather_object(self, value: Any, root: int = 0, *, async_op: bool = False) -> Any:
         """Return the objects of all ranks on rank `root`.
 
-        Cost: one all_gather of 512 bytes for pickles of up to 504. If any is longer, a gather_v of the pickles, and one
-        for each array of 96 KiB or more in the object that has most of them.
+        Cost: one all_gather of 512 bytes. If any pickle is longer, a gather or gather_v of the pickles. If objects are
+        arrays or `bytes`, or have arrays of 96 KiB or more, one for each in the object that has most of them.
 
         Args:
             value: anything that can be pickled, of any size.
@@ -111,7 +111,7 @@ class Objects(Collectives):
     def all_gather_object(self, value: Any, *, async_op: bool = False) -> Any:
         """Return the objects of all ranks on every rank.
 
-        Cost: that of `gather_object`, with all_gather_v in place of gather_v.
+        Cost: that of `gather_object`, with all_gather in place of gather.
 
         Args:
             value: anything that can be pickled, of any size.
@@ -148,9 +148,9 @@ class Objects(Collectives):
     def scatter_object(self, values: Sequence[Any] | None = None, root: int = 0, *, async_op: bool = False) -> Any:
         """Return object r of the sequence of rank `root` on rank r.
 
-        Cost: one scatter of 512 bytes for pickles of up to 504. If any is longer, a scatter_v of the pickles, and one
-        for each array of 96 KiB or more in the object that has most of them, before which the root copies these arrays
-        side by side.
+        Cost: one scatter of 512 bytes. If any pickle is longer, a scatter_v of the pickles. If objects are arrays or
+        `bytes`, or have arrays of 96 KiB or more, one for each in the object that has most of them, before which the
+        root copies these side by side, if there is more than one other rank.
 
         Args:
             values: on the root, a sequence of one object for each rank; ignored on the other ranks.
@@ -180,8 +180,9 @@ class Objects(Collectives):
     def all_to_all_object(self, values: Sequence[Any], *, async_op: bool = False) -> Any:
         """Send an object to every rank, and return the objects that all ranks have sent to this one.
 
-        Cost: one all_to_all of 512 bytes for pickles of up to 504. If any is longer, an all_to_all_v of the pickles,
-        and a copy of the arrays of 96 KiB or more, which are not pickled.
+        Cost: one all_to_all of 512 bytes. If any pickle is longer, an all_to_all_v of the pickles. If objects are
+        arrays or `bytes`, or have arrays of 96 KiB or more, one for each in the object that has most of them, before
+        which they are copied side by side.
 
         Args:
             values: a sequence of one object for each rank.
@@ -256,7 +257,10 @@ class Objects(Collectives):
             raise
         at = -1 if root is None else root
         told = self._exchange(operation, Parts._gather_rows, Parts._gather_rest, at, mine, root)
-        return [loaded(one) for one in told] if root is None or self._rank == root else None
+        if root is not None and self._rank != root:
+            return None
+        kept = self._rank if type(value) is bytes else -1  # no user can tell it from a copy
+        return [loaded(one) if i != kept else value for i, one in enumerate(told)]
 
     def _scatter_objects(self, values: Sequence[Any] | None, root: int) -> Any:
         mine = None
