@@ -24,6 +24,7 @@ from shmcoll.engine import layout
 from shmcoll.engine.layout import WORD
 from shmcoll.errors import CallNotAllowed
 from shmcoll.runtime.dispatcher import Dispatcher
+from shmcoll.runtime.posted_receives import PostedReceives
 
 #: the routines of the parts of each composite call
 ROUTINES = {
@@ -65,6 +66,10 @@ class CompositeDispatcher(Dispatcher):
         self.worker = dispatcher.worker
         for name in ROUTINES[call]:
             dispatcher.routine(name)
+
+    @property
+    def posted(self) -> PostedReceives:
+        return self._dispatcher.posted
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._dispatcher, name)

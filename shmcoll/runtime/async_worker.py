@@ -42,6 +42,7 @@ import queue
 import threading
 import time
 import traceback
+import weakref
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, Protocol
@@ -125,7 +126,14 @@ class AsyncWorker:
         self._name = f"rank {group.name(rank)}"
         self._knowing = knowing
         self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self.turns = Turns(words, self._name, lambda: group.ring_one(rank), self.wake, self.has_receives)
+        bell, mine = self._bell, weakref.ref(self)  # the line does not keep its worker: see `Dispatcher.posted`
+        self.turns = Turns(
+            words,
+            self._name,
+            lambda: group.ring_one(rank),
+            lambda: bell.put(None),
+            lambda: (worker := mine()) is not None and worker.has_receives(),
+        )
         self.listener: Listener | None = None
         self.unseen: dict[object, Site | None] | None = None  # where handles were made that nobody has looked at yet
         self._thread: threading.Thread | None = None  # the one that was started last

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -117,7 +118,6 @@ class Dispatcher(Calls):
         self._fill_context()
         self.failures = self.reporter(group, self.words, rank, self.buffers)
         self.worker = AsyncWorker(self.words, group, rank, self.failures)
-        self.posted = PostedReceives(self)
         self.checks_buffers = local_rank.checks_buffers
         self.sent = leftovers.SentMessages() if self.checks_buffers else None
         self.worker.unseen = {} if self.checks_buffers else None
@@ -156,6 +156,14 @@ class Dispatcher(Calls):
         self.group.arena.store(mailbox + layout.WITNESS_VALUE, value)
         self.group.arena.store(mailbox + layout.WITNESS, self._address + c.OWN_WITNESS)
 
+    @cached_property
+    def posted(self) -> PostedReceives:
+        """The posted receives. They know the dispatcher, so they are made when they are first asked for, and go when it
+        has finished: without a circle a closed communicator is gone at once, and not when the collector comes."""
+        posted: PostedReceives = self.__dict__.setdefault("posted", PostedReceives(self))  # one, whoever interrupts
+        self.worker.listener = posted
+        return posted
+
     @property
     def timeout(self) -> float:
         """The limit of one wait, in seconds."""
@@ -181,6 +189,8 @@ class Dispatcher(Calls):
         self.worker.turns.drain()
         self.tell_leftovers()
         self.failures.shut()
+        self.worker.listener = None
+        self.__dict__.pop("posted", None)  # it is empty
 
     def tell_leftovers(self) -> None:
         leftovers.tell(self)

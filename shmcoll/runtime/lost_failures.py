@@ -67,8 +67,10 @@ def first() -> BaseException | None:
 
 
 @cache
+@cache
 def tell_at_exit(pid: int) -> None:
-    """Have `tell_all` called in this process when it ends, after the exit handlers that are registered later."""
+    """Have `tell_all` called in this process when it ends, after the exit handlers that are registered later than the
+    first communicator. A handler for each would stay when the communicator is closed."""
     atexit.register(lambda: tell_all() if os.getpid() == pid else None)
 
 

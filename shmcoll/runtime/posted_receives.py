@@ -81,7 +81,6 @@ class PostedReceives:
         self._looked = 0.0  # time of the last turn that served the list
         self._sampled = self._computed = 0.0  # time of the last reading of the processor time, and its value
         self.served = 0
-        dispatcher.worker.listener = self
 
     def is_empty(self) -> bool:
         return not self._posted

@@ -82,8 +82,8 @@ def objects(comm) -> None:
 
 
 def exchanged_objects(comm) -> None:
-    got = comm.all_to_all_object([np.ones(switches.LEAST_MOVED, np.uint8)] * comm.size)
-    assert all(one.all() for one in got)
+    got = comm.all_to_all_object([("x" * switches.LONGEST_ROW, np.ones(switches.LEAST_MOVED, np.uint8))] * comm.size)
+    assert all(one.all() for _, one in got)
 
 
 #: calls that go on after HALFWAY, on rank 1 of 2 at least
