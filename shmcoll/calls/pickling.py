@@ -3,8 +3,8 @@
 An object is its pickle and its buffers. The buffers are the contiguous memory of arrays and similar objects from 16 KiB
 on, in collectives from 96 KiB on, which pickle's protocol 5 leaves out (PEP 574). They are moved without a copy by
 pickle, and the receiver's object is built around the memory in which they arrive. An object that is an array of numpy
-or `bytes` itself is one buffer in collectives as soon as its pickle would not fit into a row (`object_rows.py`). A
-frame is the number of the buffers, their lengths, and the pickle.
+itself is one buffer in collectives as soon as its pickle would not fit into a row (`object_rows.py`), and one of
+`bytes` from 64 KiB on. A frame is the number of the buffers, their lengths, and the pickle.
 
 In a message the frame and the buffers follow one another, each from a multiple of 64 bytes on. The sender describes
 them in a table (see `engine/messages/send.py`). A short object without buffers is sent as it is.
@@ -31,7 +31,8 @@ Received: TypeAlias = bytes | memoryview | tuple[bytes | memoryview, Sequence[np
 _PLAIN = frozenset((int, float, complex, bool, str, bytes, type(None)))  # their pickles leave nothing out
 LEAST_BUFFER = 16 << 10  # bytes; shorter ones are pickled with the rest
 LEAST_MOVED = 96 << 10  # in collectives, where buffers take more parts
-LEAST_ALONE = 512  # in collectives, of an object that is nothing else
+LEAST_ALONE = 512  # in collectives, of an array that is the whole object
+LEAST_BYTES = 64 << 10  # of `bytes` that are the whole object: pickle copies shorter ones in less time
 ALIGNED = 64  # alignment of buffers that arrive side by side, so that arrays in them are aligned
 
 _BYTES_OF_BUFFER = b"\x80\x05cbuiltins\nbytes\n\x97\x85R."  # the pickle of `bytes(buffer)`
@@ -43,10 +44,10 @@ _shapes: dict[bytes, tuple[str, tuple[int, ...]]] = {}  # the other way
 
 def packed(value: Any, operation: str, rank: int, least: int = LEAST_MOVED, alone: int = LEAST_ALONE) -> Packed:
     """Return the pickle of an object, and the memory of its buffers of at least `least` bytes, or `alone` if the object
-    is a buffer itself. Raises `TypeError` if it cannot be pickled."""
+    is an array itself. Raises `TypeError` if it cannot be pickled."""
     kind = type(value)
     if kind in _PLAIN:  # in half the time
-        if kind is bytes and len(value) >= alone:
+        if kind is bytes and len(value) >= LEAST_BYTES:
             return _BYTES_OF_BUFFER, [np.frombuffer(value, np.uint8)]
         return pickle.dumps(value, 5), []
     if kind is np.ndarray and value.nbytes >= alone:

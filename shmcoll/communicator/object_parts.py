@@ -19,6 +19,8 @@ from shmcoll.communicator.collectives import Collectives
 from shmcoll.communicator.object_rows import More, Rows
 from shmcoll.engine.layout import WORD, align
 
+_MOST_COPIED = 64 << 10  # bytes
+
 
 class ObjectParts(Collectives):
     """The parts of calls for objects, as methods of `objects.Parts`."""
@@ -41,12 +43,12 @@ class ObjectParts(Collectives):
             data: Any = more.pickles[0]
             sizes = more.sizes[0]
         elif more.buffers == 0:
-            whole = np.frombuffer(mine[0], np.uint8) if mine else np.empty(more.longest, np.uint8)
+            whole = _to_move(mine[0]) if mine else np.empty(more.longest, np.uint8)
             self._broadcast_bytes(whole, root)
             return whole.data
         else:
             length = more.longest + (1 + more.buffers) * WORD
-            frame = np.frombuffer(framed(*mine), np.uint8) if mine else np.empty(length, np.uint8)
+            frame = _to_move(framed(*mine)) if mine else np.empty(length, np.uint8)
             self._broadcast_bytes(frame, root)
             data, sizes = of_frame(frame)
         buffers = mine[1] if mine else [np.empty(size, np.uint8) for size in sizes]
@@ -88,7 +90,7 @@ class ObjectParts(Collectives):
             part = mine[1][k] if k < len(mine[1]) else _nothing()
             lengths = [one[k] if k < len(one) else 0 for one in sizes or ()]
             joined = None
-            if more.are_alike or (more.sizes and min(lengths) == max(lengths)):
+            if more.sizes and min(lengths) == max(lengths):
                 joined = self._gather_equal(part, root)
                 places: Sequence[int] = range(0, self._size * part.size, part.size)
             elif is_given:
@@ -198,6 +200,11 @@ class ObjectParts(Collectives):
             for one, begin, length in zip(buffers, places, lengths, strict=True):
                 one.append(out[begin : begin + length])
         return list(zip(pickles, buffers, strict=True))
+
+
+def _to_move(data: bytes) -> np.ndarray:
+    """Return bytes that the root broadcasts: a few in memory that can be written, which native code reads sooner."""
+    return np.frombuffer(data if len(data) > _MOST_COPIED else bytearray(data), np.uint8)
 
 
 def _side_by_side(objects: Sequence[Packed], length: int) -> np.ndarray:

@@ -38,33 +38,38 @@ _ROOM = BYTES - _HEAD.size  # for the sizes of buffers and a pickle
 _WITH_SIZES = [struct.Struct(f"=qqq{count}q{_ROOM - WORD * count}s") for count in range(_ROOM // WORD + 1)]
 
 
-Row: TypeAlias = tuple[int, int, int, bytes | None, tuple[int, ...]]  # what `More` says of an object
+Row: TypeAlias = tuple[int, int, int, bytes | None, tuple[int, ...]]  # what `More` is made of
 
 
 class More:
     """What the rows say of other parts.
 
-    are_alike: whether all objects have equal pickles, which are in the rows, and buffers of equal sizes. counts,
-    lengths: of the buffers, and of the pickle, of each object. buffers, longest: the largest of these. operators: what
-    the ranks have passed. pickles, sizes: the pickle of each object, and the sizes of its buffers; None if pickles
-    follow.
+    counts, lengths: of the buffers, and of the pickle, of each object. buffers, longest: the largest of these.
+    operators: what the ranks have passed. pickles, sizes: the pickle of each object, and the sizes of its buffers; None
+    if pickles follow.
     """
 
-    __slots__ = ("are_alike", "buffers", "counts", "lengths", "longest", "operators", "pickles", "sizes")
+    __slots__ = ("buffers", "counts", "lengths", "longest", "operators", "pickles", "sizes")
 
-    pickles: tuple[bytes, ...] | None
+    pickles: tuple[bytes | None, ...] | None
     sizes: tuple[tuple[int, ...], ...] | None
 
-    def __init__(self, rows: Sequence[Row], are_alike: bool):
-        self.counts, self.lengths, self.operators, pickles, sizes = zip(*rows, strict=True)
-        self.buffers, self.longest = max(self.counts), max(self.lengths)
+    def __init__(
+        self,
+        counts: tuple[int, ...],
+        lengths: tuple[int, ...],
+        operators: tuple[int, ...],
+        pickles: tuple[bytes | None, ...],
+        sizes: tuple[tuple[int, ...], ...],
+    ):
+        self.counts, self.lengths, self.operators = counts, lengths, operators
+        self.buffers, self.longest = max(counts), max(lengths)
         are_here = None not in pickles
         self.pickles, self.sizes = (pickles, sizes) if are_here else (None, None)
-        self.are_alike = are_alike and are_here
 
     def are_equal(self, size: int) -> bool:
         """Return whether the pickles move in blocks of equal lengths, one for each of so many ranks."""
-        return self.buffers == 0 and size * int(self.longest) <= MOST_EQUAL
+        return self.buffers == 0 and size * self.longest <= MOST_EQUAL
 
 
 class Rows:
@@ -106,7 +111,7 @@ class Rows:
     def get(self) -> bytes | More:
         """Return the object of row 0, or what it says of other parts."""
         size, data = _ROW.unpack_from(self._bytes)
-        return More([self._of_row(0, size, data)], True) if size < 0 else data
+        return _of_equal_rows(self._of_row(0, size, data), 1) if size < 0 else data
 
     def get_all(self) -> tuple[bytes, ...] | More:
         """Return the objects of all ranks, or what their rows say of other parts."""
@@ -115,9 +120,9 @@ class Rows:
         if min(sizes) >= 0:
             return found[1::2]
         if found.count(found[1]) == found.count(found[0]) == len(sizes):
-            return More((self._of_row(1, *found[:2]),) * len(sizes), True)
+            return _of_equal_rows(self._of_row(1, *found[:2]), len(sizes))
         rows = zip(sizes, found[1::2], strict=True)
-        return More([self._of_row(i, size, data) for i, (size, data) in enumerate(rows, 1)], False)
+        return More(*zip(*[self._of_row(i, size, data) for i, (size, data) in enumerate(rows, 1)], strict=True))
 
     def _of_row(self, i: int, size: int, data: bytes) -> Row:
         """Return what a row says. size, data: its first word, and the others."""
@@ -134,6 +139,12 @@ class Rows:
         """Return which operator a rank has passed, whose object its row holds."""
         (size,) = _SIZE.unpack_from(self._bytes, (1 + rank) * BYTES)
         return int(size) >> _OPERATOR_SHIFT
+
+
+def _of_equal_rows(row: Row, size: int) -> More:
+    """Return what so many rows say that are equal."""
+    count, length, operator, data, sizes = row
+    return More((count,) * size, (length,) * size, (operator,) * size, (data,) * size, (sizes,) * size)
 
 
 def _fits(count: int, length: int) -> bool:

@@ -46,8 +46,8 @@ class Objects(Collectives):
     def broadcast_object(self, value: Any, root: int = 0, *, async_op: bool = False) -> Any:
         """Return the object of rank `root` on every rank.
 
-        Cost: one broadcast of 512 bytes. If the pickle is longer, a broadcast of it. If the object is an array or
-        `bytes`, or has arrays of 96 KiB or more, a broadcast of each, which is not pickled.
+        Cost: one broadcast of 512 bytes. If the pickle is longer, a broadcast of it. If the object is an array, or
+        `bytes` of 64 KiB, or has arrays of 96 KiB or more, a broadcast of each, which is not pickled.
 
         Args:
             value: on the root, anything that can be pickled, of any size; ignored on the other ranks.
@@ -82,7 +82,8 @@ class Objects(Collectives):
         """Return the objects of all ranks on rank `root`.
 
         Cost: one all_gather of 512 bytes. If any pickle is longer, a gather or gather_v of the pickles. If objects are
-        arrays or `bytes`, or have arrays of 96 KiB or more, one for each in the object that has most of them.
+        arrays, or `bytes` of 64 KiB, or have arrays of 96 KiB or more, one for each in the object that has most of
+        them.
 
         Args:
             value: anything that can be pickled, of any size.
@@ -148,9 +149,9 @@ class Objects(Collectives):
     def scatter_object(self, values: Sequence[Any] | None = None, root: int = 0, *, async_op: bool = False) -> Any:
         """Return object r of the sequence of rank `root` on rank r.
 
-        Cost: one scatter of 512 bytes. If any pickle is longer, a scatter_v of the pickles. If objects are arrays or
-        `bytes`, or have arrays of 96 KiB or more, one for each in the object that has most of them, before which the
-        root copies these side by side, if there is more than one other rank.
+        Cost: one scatter of 512 bytes. If any pickle is longer, a scatter_v of the pickles. If objects are arrays, or
+        `bytes` of 64 KiB, or have arrays of 96 KiB or more, one for each in the object that has most of them, before
+        which the root copies these side by side, if there is more than one other rank.
 
         Args:
             values: on the root, a sequence of one object for each rank; ignored on the other ranks.
@@ -181,8 +182,8 @@ class Objects(Collectives):
         """Send an object to every rank, and return the objects that all ranks have sent to this one.
 
         Cost: one all_to_all of 512 bytes. If any pickle is longer, an all_to_all_v of the pickles. If objects are
-        arrays or `bytes`, or have arrays of 96 KiB or more, one for each in the object that has most of them, before
-        which they are copied side by side.
+        arrays, or `bytes` of 64 KiB, or have arrays of 96 KiB or more, one for each in the object that has most of
+        them, before which they are copied side by side.
 
         Args:
             values: a sequence of one object for each rank.
