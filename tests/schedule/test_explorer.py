@@ -8,7 +8,7 @@ import pytest
 
 from shmcoll.engine.atomics import fence, load, ring, sleep_on, store
 from tests.schedule.explorer.machine import Machine
-from tests.schedule.explorer.program import Program, Violation
+from tests.schedule.explorer.program import AWAIT, Program, Violation, perform
 from tests.schedule.explorer.search import Report, exhaust, sample
 from tests.schedule.explorer.stand_ins import SHARED
 from tests.schedule.test_mutants import ALL
@@ -16,7 +16,7 @@ from tests.schedule.test_mutants import ALL
 X, Y, BELL = SHARED, SHARED + 8, SHARED + 16
 
 
-def machine(*bodies: Callable[[], int], **options: bool) -> Machine:
+def machine(*bodies: Callable[[], int], **options: int) -> Machine:
     programs = [Program(body, (ctypes.c_int64 * 1)(), lambda: (0, 0)) for body in bodies]
 
     def no_launcher(_rank: int) -> Program:
@@ -26,7 +26,7 @@ def machine(*bodies: Callable[[], int], **options: bool) -> Machine:
     return Machine(programs, no_launcher, {}, bells, lambda _status, _killed: True, str, **options)
 
 
-def outcomes(*bodies: Callable[[], int], **options: bool) -> set[tuple[int, ...]]:
+def outcomes(*bodies: Callable[[], int], **options: int) -> set[tuple[int, ...]]:
     return set(exhaust(machine(*bodies, **options)).outcomes)
 
 
@@ -166,6 +166,26 @@ def test_a_bell_that_nobody_rings_is_a_deadlock() -> None:
     assert outcomes(sleeps, rings) == {(0, 0)}
     with pytest.raises(Violation, match=r"deadlock: rank [12] cannot go on"):
         exhaust(machine(rings, sleeps, sleeps))
+
+
+def test_who_awaits_a_word_goes_on_when_it_is_as_much() -> None:
+    def awaits(wanted: int) -> Callable[[], int]:
+        def body() -> int:
+            found = perform(AWAIT, X, (wanted, 2))
+            return -1 if found is None else found[1]
+
+        return body
+
+    def writes() -> int:
+        store(Y, 7)
+        store(X, 1)
+        store(Y, 8)
+        return 0
+
+    assert outcomes(awaits(1), writes) == {(7, 0), (8, 0)}
+    assert outcomes(awaits(2), writes, slices=1) == {(-1, 0)}
+    with pytest.raises(Violation, match="deadlock: rank 0 cannot go on"):
+        exhaust(machine(awaits(2), writes))
 
 
 def test_a_counterexample_tells_the_schedule() -> None:

@@ -16,9 +16,11 @@ from tests.schedule.explorer.mutants_of_neighbours import MUTANTS_OF_NEIGHBOURS
 from tests.schedule.explorer.mutants_of_offers import MUTANTS_OF_OFFERS
 from tests.schedule.explorer.mutants_of_profiles import MUTANTS_OF_PROFILES
 from tests.schedule.explorer.mutants_of_teams import MUTANTS_OF_TEAMS
+from tests.schedule.explorer.mutants_over_nodes import MUTANTS_OVER_NODES
 from tests.schedule.explorer.mutants_with_counts import MUTANTS_WITH_COUNTS
 from tests.schedule.explorer.program import Violation
 from tests.schedule.explorer.scenarios import SCENARIOS
+from tests.schedule.explorer.scenarios_over_nodes import SCENARIOS_OVER_NODES
 from tests.schedule.explorer.search import exhaust, sample
 from tests.support import tally
 
@@ -38,6 +40,7 @@ ALL = (
     | MUTANTS_OF_TEAMS
     | MUTANTS_OF_NEIGHBOURS
     | MUTANTS_OF_EVENTS
+    | MUTANTS_OVER_NODES
 )
 
 #: seconds each: as much as a hundred of the others
@@ -56,7 +59,7 @@ LONG = {
 def test_seeded_bug_is_found(name: str) -> None:
     mutant = ALL[name]
     with mutant.planted(), pytest.raises(Violation):
-        machine = SCENARIOS[mutant.scenario].machine(**mutant.options)
+        machine = (SCENARIOS | SCENARIOS_OVER_NODES)[mutant.scenario].machine(**mutant.options)
         if mutant.sampled:
             sample(machine, seed=1, runs=mutant.runs)
         else:

@@ -35,8 +35,9 @@ suspect leader waits too long, because the others make no other call, it ends th
 
 What is on its way: at most MOST_AHEAD messages and one of a full opening, from one leader to another, in MPI's memory.
 A leader waits until MPI has taken its messages, before it changes their memory. Rows have MOST_IN_ROW_AHEAD bytes at
-most, so MPI takes them at once. If it waited for their receivers, equal calls would go on all the same, but the leader
-of another call may wait for a third one first, and all would wait for their limits.
+most, so MPI takes them at once. If it waited for their receivers, equal calls would go on all the same. But in calls
+that differ, one leader may run ahead to another, which waits until its message of a full opening is taken, and all
+would wait for their limits. The explorer tries both.
 
 Cost: that of one message, in place of an exchange, and nothing for those that only send but the work for that.
 """

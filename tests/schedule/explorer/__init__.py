@@ -8,9 +8,12 @@
     job.py        an arena of a few small cells, the ranks on it, and what they call
     scenarios.py  small jobs by name
     mutants.py    the routines' source with one thing changed
+    nodes.py      a job over nodes, and what its ranks do when calls differ (disagreement.py);  scenarios_over_nodes.py
+    channels.py   MPI between the leaders of nodes
 
 What it claims: every schedule of the given calls on a sequentially consistent machine, or (buffered=True) on one that
 keeps its stores in order but delays them, as x86 does, or on one that lets them arrive in another order
 (reordered=True), as aarch64 does. What it does not: processors that reorder loads. There the compiled code relies on
-acquire, which `tests/engine/test_golden_ir.py` looks for.
+acquire, which `tests/engine/test_golden_ir.py` looks for. Over nodes it claims this for the
+openings of calls, without arrays that follow them.
 """

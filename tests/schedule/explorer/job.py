@@ -34,7 +34,7 @@ THRESHOLDS = c.SHARED_BYTES, c.DIRECT_BYTES, c.EXCHANGE_BYTES, c.TO_ALL_BYTES, c
 
 
 @cache
-def _plain(
+def plain(
     make: Callable[..., Callable[[int, int], int]], routine: Callable[[int], int], record: Collective
 ) -> Callable[[int, int], int]:
     """One function a routine: what a frame closes over belongs to its local state."""
@@ -49,7 +49,8 @@ class Rank:
         self.number = number
         self.calls = calls
         mail = ring_buffers.mail_words(job.ranks) if job.has_messages else 0
-        self.memory = (ctypes.c_int64 * (3 * c.CONTEXT_WORDS + 5 * job.words + 100 + job.ranks + mail))()
+        words = 3 * c.CONTEXT_WORDS + 5 * job.words + 100 + job.ranks + mail + job.more_words
+        self.memory = (ctypes.c_int64 * words)()
         self._free = self.first = ctypes.addressof(self.memory)
         self.ctx = self.take(c.CONTEXT_WORDS)
         self.written = self.take(c.CONTEXT_WORDS)  # a call written down, see `engine/native/arguments.py`
@@ -94,7 +95,7 @@ class Rank:
         arguments = FIXED if record.form & PEER else FIXED + 1
         atomics.poke(self.written + ARGUMENT_COUNT, arguments)
         had_left = self.events.has_left
-        status = _plain(entry.make_plain, routine, record)(self.ctx, self.written)
+        status = plain(entry.make_plain, routine, record)(self.ctx, self.written)
         if had_left and status != c.BUSY:
             raise Violation("a rank that has left the group was let in again")
         self.events.after_call(status)
@@ -154,7 +155,7 @@ class Job:
     """`ranks` ranks that make the calls `calls(rank)`. `words` is the length of their longest array. They have made
     `sequence` collectives without steps before. A window is one cell, unless `window_bytes` says otherwise. Arrays of
     which a peer reads `exposing` bytes are exposed. `readable`: what each rank knows of its peers
-    (`engine/protocol/peer_memory.py`)."""
+    (`engine/protocol/peer_memory.py`). `more_words`: of private memory, for what is made of a rank (`nodes.py`)."""
 
     def __init__(
         self,
@@ -172,8 +173,10 @@ class Job:
         sequence: int = 0,
         exposing: int = 1 << 40,
         readable: int = NO,
+        more_words: int = 0,
     ):
         self.ranks = ranks
+        self.more_words = more_words
         self.calls_of = calls
         self.words = words
         self.settings = {

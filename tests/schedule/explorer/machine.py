@@ -6,7 +6,8 @@ doorbells wait until it is empty. With `reordered`, as on aarch64, the stores of
 that those to one word keep theirs, and a release arrives after all that were stored before it. (Loads are in order all
 the same.) A doorbell is a counter: who sleeps on it goes on only after a ring, never by itself, so a ring that is lost
 shows as a deadlock. With `slices=k` a sleeper wakes by itself up to k times, and only when nothing else can happen. The
-clock stands still.
+clock stands still. Who awaits a word (AWAIT), which only grows, is like a sleeper: it goes on only when the word is as
+much as it wants, and what it reads at the end of a slice is None.
 
 With `signals=k` some ranks (`met`) meet up to k events that come from outside: a signal, a cancellation, another thread
 that keeps the GIL. A program names the moments in which one may happen (CHANCE); one that comes in a sleep ends it, and
@@ -28,6 +29,7 @@ from typing import Any, NamedTuple
 
 from tests.schedule.explorer.program import (
     ADD,
+    AWAIT,
     BROKEN,
     CHANCE,
     END,
@@ -151,9 +153,13 @@ class Machine:
             possible += [action(rank, "kill") for rank in range(len(self._bells))]
         if possible and not self._met:
             return possible
-        asleep = [a for a in self._alive(state) if state.nodes[a].operation.kind == SLEEP]
         if not possible:
-            possible = [action(a, "slice") for a in asleep if state.slices.count(a) < self.slices]
+            possible = [
+                action(a, "slice")
+                for a in self._alive(state)
+                if state.nodes[a].operation.kind in (SLEEP, AWAIT) and state.slices.count(a) < self.slices
+            ]
+        asleep = [a for a in self._alive(state) if state.nodes[a].operation.kind == SLEEP]
         return possible + [action(a, "signal") for a in asleep if self._may_be_met(state, a)]
 
     def _chances(self, state: State, actor: int) -> list[Action]:
@@ -248,10 +254,17 @@ class Machine:
             return False
         if kind in (FENCE, ADD, SLEEP, RING) and state.queues[actor]:
             return kind == SLEEP and self.reordered and self._is_rung(state, actor)
+        if kind == AWAIT:
+            return self._has_come(state, actor)
         return kind != SLEEP or self._is_rung(state, actor)
 
     def _is_rung(self, state: State, actor: int) -> bool:
         return state.bells[self._bells[state.nodes[actor].operation.address]] > 0
+
+    def _has_come(self, state: State, actor: int) -> bool:
+        _, address, (wanted, _) = state.nodes[actor].operation
+        slot = self._slots.get(address)
+        return slot is not None and state.memory[slot] >= wanted
 
     def _arriving(self, queue: Stores) -> list[int]:
         """Which of the stores of a queue may arrive next."""
@@ -276,6 +289,8 @@ class Machine:
                 memory = self._written(memory, stores)
         elif kind == READ:
             result = self._read(memory, queues[actor], address, argument)
+        elif kind == AWAIT:
+            result = self._read(memory, (), address, argument[1])
         elif kind == ADD:
             result = memory[self._slots[address]]
             memory = self._written(memory, ((address, result + argument, True),))
@@ -355,9 +370,14 @@ class Machine:
     def _note_uses(self, actor: int, kind: str, address: int, argument: Any) -> None:
         """Note which words an operation reads or writes at once."""
         writes = kind == ADD or (kind in (WRITE, RELEASE) and not self.buffered)
-        count = 1 if kind == ADD else argument if kind == READ else len(argument) if writes else 0
+        if kind == READ:
+            count = argument
+        elif kind == AWAIT:
+            count = argument[1]
+        else:
+            count = 1 if kind == ADD else len(argument) if writes else 0
         addresses = range(address, address + count * WORD, WORD)
-        if kind in (READ, ADD):
+        if kind in (READ, AWAIT, ADD):
             self._note(self._readers, actor, addresses)
         if writes:
             self._note(self._writers, actor, addresses)

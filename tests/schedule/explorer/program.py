@@ -21,10 +21,12 @@ from functools import cache
 from types import FrameType
 from typing import Any, NamedTuple
 
+import numpy as np
 from greenlet import getcurrent, greenlet
 
-READ, WRITE, RELEASE, ADD, FENCE, SLEEP, RING, GONE, CHANCE, MARK, END, BROKEN = [
+READ, AWAIT, WRITE, RELEASE, ADD, FENCE, SLEEP, RING, GONE, CHANCE, MARK, END, BROKEN = [
     "read",
+    "await",
     "write",
     "release",
     "add",
@@ -36,7 +38,8 @@ READ, WRITE, RELEASE, ADD, FENCE, SLEEP, RING, GONE, CHANCE, MARK, END, BROKEN =
     "mark",
     "end",
     "broken",
-]  # CHANCE: something may happen here, or not; BROKEN: a property was violated by this rank itself
+]  # AWAIT: read as soon as the first word is as much as is wanted; CHANCE: something may happen here, or not; BROKEN: a
+# property was violated by this rank itself
 
 
 class Violation(AssertionError):
@@ -44,7 +47,8 @@ class Violation(AssertionError):
 
 
 class Operation(NamedTuple):
-    """What a rank is about to do. `argument`: number of words to read, words to write, status at the end."""
+    """What a rank is about to do. `argument`: number of words to read, behind what is wanted of the first if it is
+    awaited; words to write; status at the end."""
 
     kind: str
     address: int = 0
@@ -107,11 +111,17 @@ def perform(kind: str, address: int = 0, argument: Any = None) -> Any:
     if run.replay:
         result = run.replay.pop()
     else:
-        frames = tuple((p.frame.f_code, p.instruction, tuple(p.frame.f_locals.items())) for p in places[1:])
+        frames = tuple((p.frame.f_code, p.instruction, _locals(p.frame)) for p in places[1:])
         result = run.parent.switch(Operation(kind, address, argument), (frames, tuple(r for r, _ in run.pending)))
     if result is not None:
         run.pending.append((result, places))
     return result
+
+
+def _locals(frame: FrameType) -> tuple[tuple[str, Any], ...]:
+    """Return the local variables of a frame as what can be compared."""
+    values = frame.f_locals.items()
+    return tuple((name, value.tobytes() if isinstance(value, np.ndarray) else value) for name, value in values)
 
 
 def _places(frame: FrameType | None) -> list[Place]:
