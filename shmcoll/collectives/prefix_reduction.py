@@ -2,9 +2,10 @@
 
 chain: the array is cut into slices. The partial result of slice i is kept, in the accumulator's type, in slot i mod 2 n
 and passes from rank to rank: rank 0 starts it, and every other rank adds its own elements. In scan a rank adds, then
-copies the partial result, narrowed, to its own result; the last rank writes the sum straight to its result. In exscan a
-rank copies the partial result first and adds afterwards, through its scratch memory, so that its result may replace its
-array; the last rank adds nothing.
+copies the partial result, narrowed, to its own result; the last rank writes the sum straight to its result. Rank 0
+copies its own elements once it has passed them on. In exscan a rank copies the partial result first and adds
+afterwards, through its scratch memory, so that its result may replace its array; the last rank adds nothing. Between
+two ranks, the slots have the elements of rank 0 as they are.
 
     The slots are the halves of the cells t & 1 of turn t. There are 2 n of them, so that all ranks can work at once,
     and the first rank can be ahead. Slot of slice i: written by ranks 0, 1, ..., n - 2 in turn and read by n - 1, each
@@ -24,8 +25,8 @@ slice that it has begun earlier.
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
-from shmcoll.engine.kernels.kernels import FINISH, START, STEP, STORE
-from shmcoll.engine.layout import HEADER_EXPOSED
+from shmcoll.engine.kernels.kernels import STEP, STORE
+from shmcoll.engine.layout import HEADER_EXPOSED, WORD
 from shmcoll.engine.protocol.cells import EAGER, cell_of_round, may_be_eager, payload
 from shmcoll.engine.protocol.exposure import (
     are_all_in_arena,
@@ -34,18 +35,21 @@ from shmcoll.engine.protocol.exposure import (
     results_are_apart,
     works_in_place,
 )
+from shmcoll.engine.protocol.nontemporal import copy_to_result
 from shmcoll.engine.protocol.reduction import (
     EXPOSED,
     SHORTEST_SLICE,
     SLICE_UNIT,
     accumulator_bytes,
     chosen,
+    finish_slice,
     fold,
     has_truth_values,
     is_flat,
     reduce,
     scratch_length,
     shortest_slice,
+    start_slice,
 )
 from shmcoll.engine.protocol.sync import (
     await_step,
@@ -130,6 +134,8 @@ def chain(ctx, turn, includes_own):
         if status != c.OK:
             return status
         publish_step(ctx, turn, i + 1)
+        if includes_own and peek(ctx + c.RANK) == 0:
+            take_own(ctx, i, length)
     return c.OK
 
 
@@ -144,19 +150,17 @@ def await_slice(ctx, turn, i):
 
 
 def add_and_copy(ctx, i, place, length):
-    """Add this rank's elements to slice i, whose partial result is at `place`, and copy the sum to the result."""
+    """Add this rank's elements to slice i, whose partial result is at `place`, and copy the sum to the result, except
+    on rank 0."""
     me = peek(ctx + c.RANK)
     count = min(length, peek(ctx + c.X + c.COUNT) - i * length)
     offset = i * length * peek(ctx + c.X + c.ITEM)
     source, result = peek(ctx + c.X + c.DATA) + offset, peek(ctx + c.OUT + c.DATA) + offset
+    if me == 0:
+        return start_slice(ctx, place, source, count, stays(ctx))
     if me == peek(ctx + c.SIZE) - 1:
-        return reduce(ctx, FINISH, result, place, source, count)
-    if me > 0:
-        status = reduce(ctx, STEP, 0, place, source, count)
-    else:
-        status = reduce(ctx, START, place, 0, source, count)
-        if result == source and not has_truth_values(ctx):
-            return status  # the result is x
+        return finish_slice(ctx, result, place, source, count)
+    status = reduce(ctx, STEP, 0, place, source, count)
     return reduce(ctx, STORE, result, place, 0, count) if status == c.OK else status
 
 
@@ -167,7 +171,9 @@ def copy_and_add(ctx, i, place, length):
     source = peek(ctx + c.X + c.DATA) + i * length * item
     result = peek(ctx + c.OUT + c.DATA) + i * length * item
     if me == 0:
-        return reduce(ctx, START, place, 0, source, count)
+        return start_slice(ctx, place, source, count, stays(ctx))
+    if peek(ctx + c.SIZE) == 2:
+        return take_alone(ctx, result, place, count)
     if me == peek(ctx + c.SIZE) - 1:
         return reduce(ctx, STORE, result, place, 0, count)
     wide, scratch, block = accumulator_bytes(ctx), peek(ctx + c.SCRATCH), scratch_length(ctx)
@@ -178,6 +184,22 @@ def copy_and_add(ctx, i, place, length):
         if status != c.OK:
             return status
         reduce(ctx, STORE, result + first * item, scratch, 0, several)
+    return c.OK
+
+
+def take_own(ctx, i, length):
+    """Take this rank's elements of slice i as its result."""
+    count = min(length, peek(ctx + c.X + c.COUNT) - i * length)
+    offset = i * length * peek(ctx + c.X + c.ITEM)
+    return take_alone(ctx, peek(ctx + c.OUT + c.DATA) + offset, peek(ctx + c.X + c.DATA) + offset, count)
+
+
+def take_alone(ctx, result, source, count):
+    """Write the reduction of the elements of one rank to the result: a copy, unless they are truth values."""
+    if has_truth_values(ctx):
+        return fold(ctx, result, source, WORD, count, 0, 1)
+    if result != source:
+        copy_to_result(ctx, result, source, count * peek(ctx + c.X + c.ITEM))
     return c.OK
 
 
@@ -195,5 +217,10 @@ def slot(ctx, turn, i):
     slots = 2 * peek(ctx + c.SIZE)
     number, filling = i % slots, i // slots
     whole = peek(ctx + c.CELL_BYTES)
-    length = whole if peek(ctx + c.X + c.BYTES) >= LONG else 0  # slices of a shorter array are too short to move on
+    length = 0 if stays(ctx) else whole
     return cell_of_round(ctx, number // 2, turn, 2 * filling, 1, length) + (number & 1) * (whole // 2)
+
+
+def stays(ctx):
+    """Return whether the slots do not move on: slices of a shorter array are too short for that."""
+    return peek(ctx + c.X + c.BYTES) < LONG
