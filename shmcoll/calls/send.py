@@ -12,8 +12,8 @@ from shmcoll.engine import context as c
 from shmcoll.engine.kernels.dtypes import BY_NUMPY
 from shmcoll.engine.layout import LARGEST_TAG, WORD
 from shmcoll.engine.messages.foreign_arrays import description, table_of
-from shmcoll.engine.messages.ring_buffers import ARRAY, FOREIGN, PART_BYTES, SYNCHRONOUS
-from shmcoll.engine.messages.send import AGAIN, BEGIN, BESIDE, BLOCKED, EMPTY_RING, FINISHED, GO_ON, NONE, STAY
+from shmcoll.engine.messages.ring_buffers import ARRAY, FOREIGN, STORED_BYTES, SYNCHRONOUS
+from shmcoll.engine.messages.send import AGAIN, BEGIN, BESIDE, BLOCKED, EMPTY_RING, FINISHED, GO_ON, NONE, STAY, STORE
 from shmcoll.errors import ArenaError
 from shmcoll.runtime import waiting
 from shmcoll.runtime.dispatcher import Dispatcher
@@ -42,21 +42,32 @@ def of_array(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any, more: int = 0)
 
 
 def send_at_once(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any) -> Work[Any] | None:
-    """Send a short array without the worker, and return its handle. Return None, and send nothing, if another call is
-    in the line or memory is missing."""
-    if type(x) is not np.ndarray or x.nbytes > PART_BYTES or not dispatcher.worker.is_open():
+    """Store an array that is not too long without the worker, and return its handle. Return None, and send nothing, if
+    another call is in the line or memory is missing. The worker does not count if it only sleeps for posted
+    receives."""
+    if type(x) is not np.ndarray or x.nbytes > STORED_BYTES or not dispatcher.worker.is_open():
         return None
-    entry = dispatcher.routine("send")
-    try:
-        status = entry(x, None, BEGIN, dest, tag, ARRAY)
-        return send_on_at_once(dispatcher, status, x, dest, tag)
-    except BaseException:
-        dispatcher.left("send")
-        raise
+    entry, worker = dispatcher.routine("send"), dispatcher.worker
+    status, work = c.BUSY, None
+
+    def store() -> None:
+        nonlocal status, work
+        try:
+            status = entry(x, None, STORE, dest, tag, ARRAY)
+            work = send_on_at_once(dispatcher, status, x, dest, tag)
+        except BaseException:
+            dispatcher.left("send")
+            raise
+
+    store()
+    if status == c.BUSY and not worker.turns.is_within():
+        worker.turns.run_if_free(store, wakes=worker.identity)
+    return work
 
 
 def send_on_at_once(dispatcher: Dispatcher, status: int, x: np.ndarray, dest: int, tag: int) -> Work[Any] | None:
-    """Continue after the answer to BEGIN. Return what `send_at_once` does. On an exception the caller calls `left`."""
+    """Continue after the answer to BEGIN or STORE. Return what `send_at_once` does. On an exception the caller calls
+    `left`."""
     sending = None
     if status == c.ASKS:
         sending = Sending(dispatcher, x, dest, tag)
@@ -197,7 +208,7 @@ class Sending:
                     try:
                         memory = dispatcher.buffers.new_ring(dest)
                     except ArenaError as error:
-                        if self._has_waited(patience) and memory == STAY:
+                        if dispatcher.buffers.stores or (self._has_waited(patience) and memory == STAY):
                             self._refuse(error, patience)
                             memory = NONE
                         else:

@@ -1,5 +1,7 @@
 """sendrecv: its arguments, and long arrays both ways at once, by ring buffers in the caches (`engine/messages`).
 
+An array that is stored at once is sent before the other is received. What follows is about all others.
+
 An asynchronous call, and a call with objects, posts the receive and then sends. A send that waits for room reads
 meanwhile for the posted receives. So these calls need no memory for long messages, either.
 """
@@ -16,7 +18,7 @@ from shmcoll.calls.arrays import exact
 from shmcoll.calls.joined import Joined
 from shmcoll.calls.recv import Received, as_target, can_receive, go_on, leave, make, receive, recv, told, wanted
 from shmcoll.calls.recv_object import make_object, recv_object
-from shmcoll.calls.send import Sending, as_sent, can_send, send
+from shmcoll.calls.send import Sending, as_sent, can_send, send, send_at_once
 from shmcoll.calls.send_object import Packed
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import ANY
@@ -71,6 +73,10 @@ def sendrecv(dispatcher: Dispatcher, x: Any, dest: Any, out: Any, source: Any, s
     array, dest, sendtag, place, source, recvtag = check_arguments(dispatcher, x, dest, out, source, sendtag, recvtag)
     if array.nbytes <= SHORT_BYTES or (place is not None and given.overlap(array, place)):
         send(dispatcher, array, dest, sendtag)
+        return recv(dispatcher, out, source, recvtag)
+    stored = send_at_once(dispatcher, array, dest, sendtag)
+    if stored is not None:
+        stored.wait()
         return recv(dispatcher, out, source, recvtag)
     expected, sending = Expected(dispatcher, place, source, recvtag), Sending(dispatcher, array, dest, sendtag)
     try:

@@ -38,7 +38,7 @@ from shmcoll.engine.layout import HEADER_HISTORY, WORD
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.messages.buffers import MessageBuffers, SeenMessages
-from shmcoll.engine.messages.send import BEGIN, BESIDE
+from shmcoll.engine.messages.send import BEGIN, BESIDE, STORE
 from shmcoll.engine.system import log
 from shmcoll.runtime import lost_failures, waiting
 
@@ -71,7 +71,7 @@ class SentMessages:
 
         def noted(x: Any, place: Any, memory: Any, dest: Any, *rest: Any) -> int:
             status = send(x, place, memory, dest, *rest)
-            if memory in (BEGIN, BESIDE) and status not in (c.NEEDS_PYTHON, c.BUSY):
+            if memory in (BEGIN, BESIDE, STORE) and status not in (c.NEEDS_PYTHON, c.BUSY):
                 self._sites[dest, rest[0]].append(here())
             return status
 

@@ -12,14 +12,15 @@ given way, began when no receive was posted. So it is posted before all others.
 Blocking receives. The thread that waits for one serves the list, as any other does. When the program ends, the worker
 ends although such receives are left, because their threads may go on. Then these threads do what the worker did.
 
-Interrupts. A thread that signals may interrupt reads only messages that are there as a whole, so that its native calls
-neither wait nor answer INTERRUPTED; it sleeps only in ATTEND, which reads nothing. It leaves longer messages to the
-worker. The worker leaves the list to threads as long as `served` grows, so a turn that leaves it something is not
-counted. Each of its steps can be repeated in the next turn, by any thread. Before the native call that reads a message,
-`_attached` holds the receive and the array that it reads into. If that call is made again, it goes on where it was, and
-its answer is the same. `settle` may be repeated. Then the receive leaves the list, and at last `_attached` is cleared.
-Each turn first completes the receive that is attached. Until then no other thread reads messages: while the list is not
-empty, only the thread that has the turn may enter with a call that reads, and blocking receives are posted.
+Interrupts. A thread that signals may interrupt reads only messages that are there as a whole (WHOLE of `recv.py`), so
+that its native calls neither wait nor answer INTERRUPTED; it sleeps only in ATTEND, which reads nothing. It leaves
+others to the worker. The worker leaves the list to threads as long as `served` grows, so a turn that leaves it
+something is not counted. Each of its steps can be repeated in the next turn, by any thread. Before the native call
+that reads a message, `_attached` holds the receive and the array that it reads into. If that call is made again, it
+goes on where it was, and its answer is the same. `settle` may be repeated. Then the receive leaves the list, and at
+last `_attached` is cleared. Each turn first completes the receive that is attached. Until then no other thread reads
+messages: while the list is not empty, only the thread that has the turn may enter with a call that reads, and blocking
+receives are posted.
 
 Limits. A receive without a message within the timeout ends the group. If a slice of sleep in native code takes much
 longer than it should, the process was stopped, and that time does not count. The time until the thread has the GIL back
@@ -41,7 +42,7 @@ from shmcoll.engine.layout import ANY, WORD
 from shmcoll.engine.memory import records
 from shmcoll.engine.memory.group import Group
 from shmcoll.engine.messages.buffers import MessageBuffers
-from shmcoll.engine.messages.recv import ATTEND, DATA, FETCH, MARK, POLL, TRY
+from shmcoll.engine.messages.recv import ATTEND, DATA, FETCH, MARK, POLL, TRY, WHOLE
 from shmcoll.engine.messages.ring_buffers import ARRAY, PART_BYTES
 from shmcoll.runtime import waiting
 from shmcoll.runtime.async_worker import AsyncWorker
@@ -78,6 +79,7 @@ class PostedReceives:
         self._dispatcher = dispatcher
         self._posted: list[PostedReceive] = []
         self._attached: tuple[PostedReceive, np.ndarray] | None = None  # the receive that reads a message, and where
+        self._is_whole = False  # whether all of that message has come
         self._looked = 0.0  # time of the last turn that served the list
         self._sampled = self._computed = 0.0  # time of the last reading of the processor time, and its value
         self.served = 0
@@ -217,6 +219,7 @@ class PostedReceives:
         if receive is None or not mail.goes_into(receive.place, receive.wanted[2]) or not receive.take():
             return None
         place = mail.new_array() if receive.place is None else receive.place
+        self._is_whole = False
         self._attached = receive, place
         return exact(place)
 
@@ -267,7 +270,7 @@ class PostedReceives:
         return goes_on
 
     def _complete_each(self, *, briefly: bool, marks: bool) -> bool:
-        if self._attached and briefly and self._dispatcher.buffers.found_bytes > PART_BYTES:
+        if self._attached and briefly and not self._is_whole:
             return False
         self.detach()
         while self._posted:
@@ -280,8 +283,11 @@ class PostedReceives:
                 if status != c.NOTHING_YET and not briefly:
                     self._fail(status)
                 return status == c.NOTHING_YET
-            if briefly and self._dispatcher.buffers.found_bytes > PART_BYTES:
-                return False
+            self._is_whole = self._dispatcher.buffers.found_bytes <= PART_BYTES
+            if briefly and not self._is_whole:
+                self._is_whole = self._enter(receive, WHOLE, patiently=False) == c.FOUND
+                if not self._is_whole:
+                    return False
             if receive.take():
                 self._read(receive, briefly=briefly)
             self._clean()

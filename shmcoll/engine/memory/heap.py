@@ -112,6 +112,7 @@ class Heap:
         self._known = _Picture(((first, self._length),), _Taken(), {})  # the latest, or one before
         self._dropped: dict[_Block, None] = {}
         self._spares: dict[int, int] = {}  # first byte and length of each
+        self.ring_bytes = 0  # of all rings for messages of this rank
         self._lock = threading.RLock()
 
     def reserve(self) -> tuple[int, int]:

@@ -19,6 +19,7 @@ from shmcoll.engine.memory.heap import Heap
 from shmcoll.engine.messages import ring_buffers
 from shmcoll.engine.messages.foreign_arrays import described
 
+_SHARE = 16  # of what the heaps may hold, all ranks together have at most about this part as rings for STORE
 _MOST_PIECES = 10_000  # that an error text looks at
 
 
@@ -35,6 +36,8 @@ class MessageBuffers:
         #: offsets of the rings to each rank by their numbers, in order
         self._rings: list[dict[int, int]] = [{} for _ in range(group.size)]
         self._numbers = count()
+        self._lengths: dict[int, int] = {}  # of the rings, by their offsets
+        self._note_most()
         self.expected: tuple[np.dtype, int] | None = None  # dtype and size of an `out`, seen as bytes, that did not fit
 
     # --- sending ------------------------------------------------------------------------------------------------------
@@ -45,12 +48,20 @@ class MessageBuffers:
         length = self._context.item(c.WANTED // WORD)
         offset = self._heap.take(length, f"messages to rank {self._group.name(dest)} that it has not received yet")
         self._rings[dest][next(self._numbers)] = offset
+        self._lengths[offset] = length
+        self._heap.ring_bytes += length
+        self._note_most()
         self._note_oldest(dest)
         return offset
 
     def has_ring(self, dest: int) -> bool:
         """Return whether messages may be on their way to a rank."""
         return bool(self._rings[dest])
+
+    @property
+    def stores(self) -> bool:
+        """Whether the message that is being sent has begun with STORE."""
+        return self._word(ring_buffers.EXPECTING) == ring_buffers.STORES
 
     def progress(self, dest: int) -> tuple[int, int, int]:
         """Return the values that change while messages move to a rank: how much of the message is in a ring, which ring
@@ -71,8 +82,22 @@ class MessageBuffers:
             ):
                 self.words[self._chain_to(dest) + ring_buffers.BEGUN_IN // WORD] = 0
             del mine[number]
+            self._forget_length(offset)
             self._heap.give(offset)
         self._note_oldest(dest)
+
+    def _forget_length(self, offset: int) -> None:
+        self._heap.ring_bytes -= self._lengths.pop(offset, 0)
+        self._note_most()
+
+    def _note_most(self) -> None:
+        """Store for the routine how long a ring may be that it asks for to store a message at once: as long as any that
+        is kept, or none if the rings of this rank have their share of the heap. Another communicator learns of that
+        when it makes its next ring."""
+        arena = self._group.arena
+        left = arena.load(layout.JOB_HEAP) // _SHARE // arena.ranks - self._heap.ring_bytes
+        most = ring_buffers.KEPT_RING - layout.PAGE if left >= ring_buffers.KEPT_RING else 0
+        self.words[self._found + ring_buffers.MOST_RING // WORD] = most
 
     def _note_oldest(self, dest: int) -> None:
         """Store for the routine which ring may be left next: 0 if the rank has only one."""
@@ -107,6 +132,8 @@ class MessageBuffers:
         """Return the rings by receiver, and forget them: the caller gives them back."""
         left = {dest: list(mine.values()) for dest, mine in enumerate(self._rings) if mine}
         self._rings = [{} for _ in self._rings]
+        for offset in list(self._lengths):
+            self._forget_length(offset)
         return left
 
     # --- receiving ----------------------------------------------------------------------------------------------------

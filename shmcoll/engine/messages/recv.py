@@ -14,12 +14,14 @@ Phases, in RECV_PHASE, and what they return besides OK and failures:
                   SEND_FIRST      only this rank itself could send the message
                   GIVES_WAY       no message has come, and another thread wants to call
     FILL      the same, but a message that does not fill `out` is read into the beginning of it
-    SOON      the same as FETCH for a message of one part that is there, or comes while this rank polls; else
+    SOON      the same as FETCH for a message that is there as a whole, or comes while this rank polls; else
               NOTHING_YET. It neither sleeps nor answers INTERRUPTED
     DATA      read what has been found into `out`, or what is left of it
                   WITHDRAWN       its sender has taken it back
     TRY       look for a message: FOUND, or NOTHING_YET
     SEEK      look for a message: LOOKED; there is one if DONE is UNREAD
+    WHOLE     of a long message that TRY has found, wait while this rank polls until all of it has come: FOUND, and DATA
+              will not wait; or NOTHING_YET
     MARK      note up to where every source has sent, for ATTEND
     ATTEND    wait until a source has sent more than that
                   SLICE_OVER      nothing has come in a slice
@@ -60,7 +62,7 @@ from shmcoll.engine.protocol.mailboxes import mailbox
 from shmcoll.engine.protocol.wait import ANYBODY, EVENTS, SEVERAL, comes_soon, wait_for_a_slice, wait_for_message
 
 FETCH, FILL, SOON = range(3)
-DATA, TRY, MARK, ATTEND, POLL, SEEK = range(c.LATER, c.LATER + 6)
+DATA, TRY, MARK, ATTEND, POLL, SEEK, WHOLE = range(c.LATER, c.LATER + 7)
 
 NO_TAG = -2  # no message has it
 NOWHERE = -1  # in place of an event
@@ -78,6 +80,8 @@ def recv(ctx):
         return try_to_find(ctx)
     if phase == SEEK:
         return seek(ctx)
+    if phase == WHOLE:
+        return c.FOUND if is_whole_soon(ctx) else c.NOTHING_YET
     size = peek(ctx + c.SIZE)
     if phase == POLL:
         return c.OK if comes_soon(ctx, SEVERAL, size, ANYBODY) else c.SLICE_OVER
@@ -108,9 +112,31 @@ def fetch_soon(ctx):
     source = peek(ctx + c.ARGUMENT)
     if not find(ctx, source, 0) and (not follows_soon(ctx, source) or not find(ctx, source, 0)):
         return c.NOTHING_YET
-    if peek(found_message(ctx) + r.FOUND_TOTAL) > r.PART_BYTES:
+    if not is_whole_soon(ctx):
         return c.NOTHING_YET
     return read_into_out(ctx) if is_filled(ctx) else c.FOUND
+
+
+def is_whole_soon(ctx):
+    """Return whether all of the message that has been found has come, or comes while this rank polls. A message that
+    its ring cannot hold, or that its sender offers, comes only while it is read."""
+    found = found_message(ctx)
+    source, total = peek(found + r.FOUND_SOURCE), peek(found + r.FOUND_TOTAL)
+    if total <= r.PART_BYTES:
+        return 1
+    ring, at = peek(found + r.CURSOR_RING), peek(found + r.CURSOR_AT)
+    if length_at_cursor(ctx) == 0 or total > load(ring + layout.RING_CAPACITY):
+        return 0
+    done, goes_on = 0, 1
+    while done < total and goes_on:
+        done += length_at_cursor(ctx)
+        done = total if kind_at_cursor(ctx) == r.DROPPED else done
+        skip_piece(ctx)
+        if done < total:
+            flag = piece_at_cursor(ctx) + layout.PIECE_FLAG
+            goes_on = comes_soon(ctx, flag, peek(found + r.CURSOR_AT) + 1, source) and has_piece(ctx)
+    set_cursor(ctx, ring, at)
+    return done >= total
 
 
 def follows_soon(ctx, source):

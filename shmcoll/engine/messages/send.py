@@ -21,6 +21,10 @@ SEND_MEMORY:
     FINISHED            the message has been sent, but what is attached has not been read to its end: DATA of recv does
                         that
 
+A sender that must not wait begins with STORE: see `ring_buffers.py`. If there is no room for the whole message, nor may
+a ring with room be asked for, the answer is NO_ROOM, and nothing has been sent. A sender that gets no memory answers
+NONE at once. So a STORE waits for nobody.
+
 A rank that has something to receive begins with BESIDE. EXPECTING then counts how often WANTED may be BLOCKED: at once,
 and a few times after as long as the message would wait at all. The caller looks whether a message has come (SEEK, TRY)
 and comes again with that message's `out`, if there is one. The message is read as far as it comes while this rank waits
@@ -33,12 +37,12 @@ when it has not found in the ring that the receiver has begun. x is then two wor
 message begins, and where it begins there. The answer is HAS_BEGUN, OK if the receiver still may begin, or why it never
 will. A sender that has waited for its limit comes with GIVE_UP: it gets TIMEOUT_PASSED in place of OK.
 
-Arguments: ARGUMENT is the receiver, ARGUMENT_2 the tag. SEND_MEMORY is BEGIN or BESIDE, then the answer. FORM says what
-x is: the array to send; or the bytes of an object; or a table that lists where these bytes are, which spares the sender
-another copy. A row of the table is the byte of the message at which a segment begins, its address, and its length; the
-rows ascend. Bytes between segments are not written. The last row has the length of the message. For an array of a dtype
-that routines do not know (FOREIGN), x is another table: its address, its length, the number of the words that describe
-it (`foreign_arrays.py`), and these.
+Arguments: ARGUMENT is the receiver, ARGUMENT_2 the tag. SEND_MEMORY is BEGIN, BESIDE or STORE, then the answer. FORM
+says what x is: the array to send; or the bytes of an object; or a table that lists where these bytes are, which spares
+the sender another copy. A row of the table is the byte of the message at which a segment begins, its address, and its
+length; the rows ascend. Bytes between segments are not written. The last row has the length of the message. For an
+array of a dtype that routines do not know (FOREIGN), x is another table: its address, its length, the number of the
+words that describe it (`foreign_arrays.py`), and these.
 """
 
 from shmcoll.engine import context as c
@@ -54,11 +58,12 @@ from shmcoll.engine.protocol.mailboxes import mailbox
 from shmcoll.engine.protocol.sync import publish_to
 from shmcoll.engine.protocol.wait import CHECKED_PER_SLICE, a_member_has_failed, has_left, process_has_ended
 
-BEGIN, BESIDE = range(2)
+BEGIN, BESIDE, STORE = range(3)
 # in place of memory that was asked for, which begins a page
 NONE, STAY, GO_ON, AGAIN, LOOK, GIVE_UP = range(c.LATER, c.LATER + 6)
 EMPTY_RING, BLOCKED, FINISHED = 0, -1, -2  # in WANTED, in place of bytes
 AT_ONCE = 5  # in EXPECTING: times left to answer BLOCKED
+NO_ROOM = c.NO_EFFECT  # the answer to STORE
 STAYING = 1_000_000
 HAS_BEGUN = -1  # the answer to LOOK and GIVE_UP
 
@@ -79,9 +84,9 @@ def send(ctx):
 def begin_or_continue(ctx):
     peer, memory = peek(ctx + c.ARGUMENT), peek(ctx + c.SEND_MEMORY)
     chain = chain_to(ctx, peer)
-    if memory in (BEGIN, BESIDE):
+    if memory in (BEGIN, BESIDE, STORE):
         expecting = found_message(ctx) + r.EXPECTING
-        poke(expecting, AT_ONCE if memory == BESIDE else 0)
+        poke(expecting, AT_ONCE if memory == BESIDE else r.STORES if memory == STORE else 0)
     if form(ctx) != r.ARRAY:
         describe_object(ctx)
     if memory == NONE:
@@ -100,17 +105,23 @@ def begin_or_continue(ctx):
     if peek(chain + r.OLDEST) != 0 and load_acquire(peek(chain + r.OLDEST) + layout.RING_LEFT):
         poke(ctx + c.WANTED, EMPTY_RING)
         return c.ASKS
-    poke(ctx + c.MOVED, peek(ctx + c.MOVED) + peek(ctx + c.X + c.BYTES))
     poke(chain + r.SENT, r.NOTHING_SENT)
+    another = ring_to_begin_in(ctx, peer)
+    if stores(ctx) and not can_store(ctx, peer, another):
+        return NO_ROOM
+    poke(ctx + c.MOVED, peek(ctx + c.MOVED) + peek(ctx + c.X + c.BYTES))
     poke(chain + r.SEGMENT, peek(ctx + c.X + c.DATA))
-    if needs_another_ring(ctx, peer):
-        return ask_for_ring(ctx, peer)
-    return put_parts(ctx, peer)
+    return ask_for(ctx, another) if another else put_parts(ctx, peer)
 
 
 def form(ctx):
     """Return what x is, whether or not the message is synchronous."""
     return peek(ctx + c.FORM) & ~r.SYNCHRONOUS
+
+
+def stores(ctx):
+    """Return whether the message is stored at once, or not at all."""
+    return peek(found_message(ctx) + r.EXPECTING) == r.STORES
 
 
 def describe_object(ctx):
@@ -141,7 +152,8 @@ def put_parts(ctx, peer):
                 return status
             continue
         sent = max(peek(chain + r.SENT), 0)
-        place = place_to_offer(ctx, peer) if peek(chain + r.SENT) == r.NOTHING_SENT else 0
+        begins = peek(chain + r.SENT) == r.NOTHING_SENT
+        place = place_to_offer(ctx, peer) if begins and not stores(ctx) else 0
         length = min(total - sent, r.PART_BYTES) if place == 0 else 0
         head = (
             layout.PIECE_UNIT
@@ -310,14 +322,44 @@ def buffering_time(ctx):
     return (peek(ctx + c.X + c.BYTES) >> 12) * 1000
 
 
-def needs_another_ring(ctx, peer):
-    """Return whether a new message should begin in another ring: there is none, or it is too small for a stream of
-    long parts, or it is larger than a ring that is kept, and empty."""
+def ring_to_begin_in(ctx, peer):
+    """Return how many bytes of pieces another ring should have in which a new message begins: there is none, or it is
+    too small for a stream of long parts, or for a message that is stored at once, or it is larger than a ring that is
+    kept, and empty. Return 0 if it begins in the last ring."""
+    capacity = peek(chain_to(ctx, peer) + r.CAPACITY)
+    is_kept = capacity <= r.KEPT_RING
+    if not is_kept and bytes_stored(ctx, peer) > 0:
+        return 0
+    wanted = r.USUAL_RING if is_long(ctx) or not is_kept else r.FIRST_RING
+    if stores(ctx) and not (0 < capacity <= r.KEPT_RING and can_store(ctx, peer, 0)):
+        longer = ring_to_store_in(ctx, capacity if is_kept else 0)
+        wanted = max(wanted, min(longer, peek(found_message(ctx) + r.MOST_RING)))
+    return wanted if wanted > capacity or not is_kept else 0
+
+
+def ring_to_store_in(ctx, capacity):
+    """Return the bytes of pieces of a ring that has room for this message and another one like it, and is not much
+    larger than needed nor than the ring before."""
+    return max(2 * capacity, 2 * peek(ctx + c.X + c.BYTES) + 4 * r.FIRST_RING)
+
+
+def can_store(ctx, peer, another):
+    """Return whether the whole message fits the last ring now, or another one with so many bytes of pieces, with what
+    is skipped at the end."""
+    room = another or peek(chain_to(ctx, peer) + r.CAPACITY) - bytes_stored(ctx, peer)
+    return bytes_with_heads(ctx, peek(ctx + c.X + c.BYTES)) + r.PART_BYTES <= room
+
+
+def bytes_stored(ctx, peer):
+    """Return how many bytes of the ring may not be overwritten yet."""
     chain = chain_to(ctx, peer)
-    capacity = peek(chain + r.CAPACITY)
-    if capacity > r.KEPT_RING:
-        return load_acquire(peek(chain + r.RING) + layout.RING_HEAD) == peek(chain + r.TAIL)
-    return capacity == 0 or (capacity < r.USUAL_RING and is_long(ctx))
+    return peek(chain + r.TAIL) - load_acquire(peek(chain + r.RING) + layout.RING_HEAD)
+
+
+def bytes_with_heads(ctx, length):
+    """Return how many bytes of a ring so many bytes of the message take at most."""
+    parts = length // r.PART_BYTES + 2
+    return length + layout.PIECE_DIMS + peek(ctx + c.X + c.DIMENSIONS) * WORD + parts * 2 * layout.PIECE_UNIT + r.SPARE
 
 
 def is_long(ctx):
@@ -327,17 +369,18 @@ def is_long(ctx):
 def ask_for_ring(ctx, peer):
     """Return ASKS for a ring that takes all the rest of the message."""
     chain = chain_to(ctx, peer)
-    capacity = peek(chain + r.CAPACITY)
-    least = r.USUAL_RING if capacity > 0 or is_long(ctx) else r.FIRST_RING
-    begins = peek(ctx + c.SEND_MEMORY) in (BEGIN, BESIDE, AGAIN)
-    if peek(chain + r.SENT) == r.NOTHING_SENT and begins and needs_another_ring(ctx, peer):
-        needed = least
-    else:
-        rest = peek(ctx + c.X + c.BYTES) - max(peek(chain + r.SENT), 0)
-        parts = rest // r.PART_BYTES + 2
-        heads = layout.PIECE_DIMS + peek(ctx + c.X + c.DIMENSIONS) * WORD + parts * 2 * layout.PIECE_UNIT
-        needed = max(least, rest + heads + r.SPARE)
-    poke(ctx + c.WANTED, (needed + layout.RING_PIECES + PAGE - 1) // PAGE * PAGE)
+    sent = peek(chain + r.SENT)
+    if sent == r.NOTHING_SENT and peek(ctx + c.SEND_MEMORY) in (BEGIN, BESIDE, STORE, AGAIN):
+        another = ring_to_begin_in(ctx, peer)
+        if another:
+            return ask_for(ctx, another)
+    least = r.USUAL_RING if peek(chain + r.CAPACITY) > 0 or is_long(ctx) else r.FIRST_RING
+    return ask_for(ctx, max(least, bytes_with_heads(ctx, peek(ctx + c.X + c.BYTES) - max(sent, 0))))
+
+
+def ask_for(ctx, pieces):
+    """Return ASKS for a ring with so many bytes of pieces."""
+    poke(ctx + c.WANTED, (pieces + layout.RING_PIECES + PAGE - 1) // PAGE * PAGE)
     return c.ASKS
 
 

@@ -37,6 +37,7 @@ from shmcoll.engine import context as c
 from shmcoll.engine.atomics import peek, poke
 from shmcoll.engine.collective import ANY_SOURCE, PEER
 from shmcoll.engine.messages.ring_buffers import PART_BYTES
+from shmcoll.engine.messages.send import BEGIN, BESIDE
 from shmcoll.engine.native import cpython as py
 from shmcoll.engine.native.call_places import note_place
 from shmcoll.engine.native.tables import CALL_BITS
@@ -80,7 +81,7 @@ def waits_for_turn(ctx, kind):
         return 0
     if kind & ANY_SOURCE:
         return peek(ctx + c.RECV_PHASE) < c.LATER
-    return peek(ctx + c.SEND_MEMORY) < c.LATER and peek(ctx + c.X + c.BYTES) > PART_BYTES
+    return peek(ctx + c.SEND_MEMORY) in (BEGIN, BESIDE) and peek(ctx + c.X + c.BYTES) > PART_BYTES
 
 
 def goes_on(ctx, phase):

@@ -1,15 +1,16 @@
 """MPI's messages of ordinary communicators in native code.
 
-A message is bytes, whatever its datatype. MPI_Isend of one that is not too long does not wait for its receiver: it puts
-what the receiver does not take at once into shared memory. So its request is complete when it returns: all of them are
-one, SENT. See `mpi_entry.py`.
+A message is bytes, whatever its datatype. MPI_Isend of one that is not too long does not wait for its receiver: it
+stores the message in a ring (STORE in `engine/messages/send.py`). So its request is complete when it returns: all of
+them are one, SENT. See `mpi_entry.py`. MPI_Sendrecv does the same, and so does MPI_Send behind a receive that is only
+begun: both ranks may send first.
 """
 
 from shmcoll.engine.atomics import call_long, peek, peek_int, poke_int
 from shmcoll.engine.layout import ANY
 from shmcoll.engine.messages.recv import FILL
-from shmcoll.engine.messages.ring_buffers import PART_BYTES, USUAL_RING
-from shmcoll.engine.messages.send import BEGIN
+from shmcoll.engine.messages.ring_buffers import PART_BYTES, STORED_BYTES
+from shmcoll.engine.messages.send import BEGIN, STORE
 from shmcoll.engine.native import mpi_packing as packing
 from shmcoll.engine.native import mpi_table as t
 from shmcoll.engine.native.mpi_entry import (
@@ -29,15 +30,17 @@ from shmcoll.engine.native.mpi_entry import (
 )
 from shmcoll.engine.native.mpi_table import find, int_of
 
-BUFFERED_BYTES = USUAL_RING // 2  # a longer message, whose receiver may come later, is left to the worker
 UNKNOWN = 1 << 62
 
 
 def send(code, own, large):
     def native(buffer, count, datatype, dest, tag, comm):
         number = count if large else int_of(count)
-        more = AT_ONCE if length_of(datatype, number) <= PART_BYTES else 0
-        answer = sent_elements(code, buffer, number, datatype, dest, tag, comm, more)
+        length, phase = length_of(datatype, number), BEGIN
+        more = AT_ONCE if length <= PART_BYTES else 0
+        if more == 0 and length <= STORED_BYTES and peek(table() + t.DEFERRED):
+            phase, more = STORE, AT_ONCE
+        answer = sent_elements(code, phase, buffer, number, datatype, dest, tag, comm, more)
         if answer == TO_PYTHON:
             return call_long(python_function(own), buffer, count, datatype, dest, tag, comm)
         return answer
@@ -49,8 +52,8 @@ def isend(code, own, large):
     def native(buffer, count, datatype, dest, tag, comm, request):
         number = count if large else int_of(count)
         answer = TO_PYTHON
-        if length_of(datatype, number) <= BUFFERED_BYTES:
-            answer = sent_elements(code, buffer, number, datatype, dest, tag, comm, AT_ONCE)
+        if length_of(datatype, number) <= STORED_BYTES:
+            answer = sent_elements(code, STORE, buffer, number, datatype, dest, tag, comm, AT_ONCE)
         if answer == TO_PYTHON:
             return call_long(python_function(own), buffer, count, datatype, dest, tag, comm, request)
         if answer == 0:
@@ -79,8 +82,8 @@ def sendrecv(send_code, recv_code, own, large):
     def native(buffer, count, datatype, dest, tag, into, room, recvtype, source, recvtag, comm, status):
         number, places = count if large else int_of(count), room if large else int_of(room)
         answer = TO_PYTHON
-        if length_of(datatype, number) <= BUFFERED_BYTES and is_wanted(source, recvtag, comm):
-            answer = sent_elements(send_code, buffer, number, datatype, dest, tag, comm, AT_ONCE)
+        if length_of(datatype, number) <= STORED_BYTES and is_wanted(source, recvtag, comm):
+            answer = sent_elements(send_code, STORE, buffer, number, datatype, dest, tag, comm, AT_ONCE)
         if answer == TO_PYTHON:
             f = python_function(own)
             return call_long(f, buffer, count, datatype, dest, tag, into, room, recvtype, source, recvtag, comm, status)
@@ -99,16 +102,16 @@ def length_of(datatype, count):
     return peek(known + t.BYTES) * count if known else UNKNOWN
 
 
-def sent_elements(code, buffer, count, datatype, dest, tag, comm, more):
-    """Send elements. Return the code of MPI, or TO_PYTHON. more: see `run`."""
+def sent_elements(code, phase, buffer, count, datatype, dest, tag, comm, more):
+    """Send elements. Return the code of MPI, or TO_PYTHON. phase: BEGIN or STORE. more: see `run`."""
     known = packing.packable(datatype, buffer, count)
     if known == 0:
-        return sent(code, buffer, bytes_of(datatype, count), dest, tag, comm, more)
+        return sent(code, phase, buffer, bytes_of(datatype, count), dest, tag, comm, more)
     packed = packing.memory(known, count)
     if packed == 0:
         return TO_PYTHON
     packing.pack(known, buffer, count, packed)
-    answer = sent(code, packed, peek(known + t.BYTES) * count, dest, tag, comm, more)
+    answer = sent(code, phase, packed, peek(known + t.BYTES) * count, dest, tag, comm, more)
     packing.free(packed)
     return answer
 
@@ -136,12 +139,12 @@ def is_wanted(source, tag, comm):
     return known and ANY_SOURCE <= peer < peek(known + t.SIZE) and peer != PROC_NULL and int_of(tag) >= -1
 
 
-def sent(code, buffer, length, dest, tag, comm, more):
+def sent(code, phase, buffer, length, dest, tag, comm, more):
     """Send bytes. Return the code of MPI, or TO_PYTHON."""
     known = find(table(), t.COMMS, comm)
     if known and length >= 0 and (length == 0 or is_memory(buffer)):
         return run(
-            peek(known + t.MESSAGES), code, BEGIN, int_of(dest), int_of(tag), BYTE, buffer, length, 0, 0, 0, 0, more
+            peek(known + t.MESSAGES), code, phase, int_of(dest), int_of(tag), BYTE, buffer, length, 0, 0, 0, 0, more
         )
     return TO_PYTHON
 

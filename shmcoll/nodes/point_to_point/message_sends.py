@@ -16,7 +16,7 @@ from shmcoll.engine import context as c
 from shmcoll.engine.atomics import clock, copy, peek, poke, yield_core
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.messages.ring_buffers import WHOLE
-from shmcoll.engine.messages.send import BESIDE
+from shmcoll.engine.messages.send import BESIDE, STORE
 from shmcoll.engine.native import cpython as py
 from shmcoll.nodes.mpi import waiting
 from shmcoll.nodes.opening.requests import LONGEST
@@ -41,7 +41,7 @@ def send_far(words, ctx, rank):
     x = ctx + c.X
     length, source, peer = peek(x + c.BYTES), peek(x + c.DATA), peer_of(words, rank)
     head = head_bytes(peek(x + c.DIMENSIONS), length)
-    asks = waiting.ASKING_BYTES <= length <= LONGEST and peek(ctx + c.SEND_MEMORY) != BESIDE
+    asks = waiting.ASKING_BYTES <= length <= LONGEST and peek(ctx + c.SEND_MEMORY) not in (BESIDE, STORE)
     if peek(words + m.CLOSED) == m.SHUT or peek(words + m.SENDING) != m.FREE:
         return c.NEEDS_PYTHON
     if not asks and head + length > peek(words + m.OUTGOING_BYTES):
