@@ -122,4 +122,42 @@ MUTANTS_OF_MESSAGES = {
         "read_message.read_piece", "if peek(found + r.DONE) == r.UNREAD:", "if True:", "sendrecv",
         sampled=True
     ),
+    "a message is stored that does not fit": Mutant(
+        "can_store",
+        "return bytes_with_heads(ctx, peek(ctx + c.X + c.BYTES)) + r.PART_BYTES <= room",
+        "return 1",
+        "messages stored until there is no room",
+        sampled=True,
+    ),
+    "a message that is stored at once is offered": Mutant(
+        "put_parts", "if begins and not stores(ctx) else 0", "if begins else 0", "a message stored at once in the arena"
+    ),
+    "a sender that must not wait asks for too short a ring": Mutant(
+        "begin_or_continue",
+        "if stores(ctx) and not can_store(ctx, peer, another):",
+        "if stores(ctx) and another == 0 and not can_store(ctx, peer, another):",
+        "a message too long to be stored at once",
+        sampled=True,
+    ),
+    "a message counts as whole without its last piece": Mutant(
+        "is_whole_soon",
+        "    set_cursor(ctx, ring, at)\n    return done >= total",
+        "    set_cursor(ctx, ring, at)\n    return 1",
+        "a message that may be there as a whole",
+        sampled=True,
+    ),
+    "the look for all of a message does not go back": Mutant(
+        "is_whole_soon",
+        "    set_cursor(ctx, ring, at)\n",
+        "",
+        "a message that is there as a whole",
+        sampled=True,
+    ),
+    "an offered message counts as whole": Mutant(
+        "is_whole_soon",
+        "if length_at_cursor(ctx) == 0 or total",
+        "if length_at_cursor(ctx) == 0:\n        return 1\n    if total",
+        "an offered message that is no whole",
+        sampled=True,
+    ),
 }  # fmt: skip

@@ -62,6 +62,7 @@ from tests.schedule.explorer.calls_of_profiles import ReadSpans, WriteSpans
 from tests.schedule.explorer.calls_of_teams import Help, ShareWork
 from tests.schedule.explorer.calls_of_threads import GiveWay, ReceiveBeside
 from tests.schedule.explorer.calls_reducing import AllReduceShared, Exscan, Reduce, ReduceScatter, Scan
+from tests.schedule.explorer.calls_storing import ReceiveWhole, Store
 from tests.schedule.explorer.calls_with_counts import all_gather_v, all_to_all_v, gather_v, scatter_v
 from tests.schedule.explorer.events import NUMBER, Aborts, Calls, Cancels, Event, KeepsGil, Raises
 from tests.schedule.explorer.job import Job
@@ -587,6 +588,48 @@ SCENARIOS = {
             (Receive(0, 2), Send(0, 1), End(records.DEPARTED)),
         ),
         each=True,
+    ),
+    "a message stored at once": Scenario(2, ((Store(1, 20, must=True),), (Receive(0, 20),)), each=True, words=20),
+    "messages stored at once both ways": Scenario(
+        2,
+        tuple((Store(1 - r, 20, must=True), Receive(1 - r, 20, call=1)) for r in (0, 1)),
+        each=True,
+        words=20,
+    ),
+    "messages stored until there is no room": Scenario(
+        2,
+        ((Store(1, 20, must=True), Store(1, 20), Store(1, 40)), (Receive(0, 20), Receive(0, 20), Receive(0, 40))),
+        each=True,
+        words=40,
+    ),
+    "a message too long to be stored at once": Scenario(
+        2, ((Store(1, 100),), (Receive(0, 100),)), each=True, words=100
+    ),
+    "a message stored at once in the arena": Scenario(
+        2,
+        ((Exposing(Store(1, 20, must=True), IN_ARENA),), (Receive(0, 20),)),
+        each=True,
+        words=20,
+        settings=EXPOSING,
+    ),
+    "a message that is there as a whole": Scenario(
+        2, ((Store(1, 20, must=True),), (ReceiveWhole(0, 20),)), each=True, words=20, settings=SPIN
+    ),
+    "a message that may be there as a whole": Scenario(
+        2, ((Send(1, 40),), (ReceiveWhole(0, 40),)), each=True, words=40, settings=SPIN
+    ),
+    "messages that are there as a whole, by tag": Scenario(
+        2,
+        (
+            (Send(1, 1, tag=1), Store(1, 20, tag=2)),
+            (ReceiveWhole(0, 20, tag=2, call=2), ReceiveWhole(0, 1, tag=1, call=1)),
+        ),
+        each=True,
+        words=20,
+        settings=SPIN,
+    ),
+    "an offered message that is no whole": Scenario(
+        2, ((Exposing(Send(1, 20), IN_ARENA),), (ReceiveWhole(0, 20),)), each=True, words=20, settings=EXPOSING | SPIN
     ),
     "an offered message": Scenario(
         2, ((Exposing(Send(1, 17), IN_ARENA),), (Receive(0, 17),)), each=True, words=17, settings=EXPOSING
