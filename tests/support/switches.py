@@ -74,6 +74,7 @@ def until_looks(nanoseconds: int) -> float:
 CELL_BYTES, LONGEST_ROW, LEAST_BUFFER = layout.CELL_BYTES, object_rows.LONGEST, pickling.LEAST_BUFFER
 LEAST_MOVED, LEAST_ALONE = pickling.LEAST_MOVED, pickling.LEAST_ALONE
 PART_BYTES, USUAL_RING, KEPT_RING = ring_buffers.PART_BYTES, ring_buffers.USUAL_RING, ring_buffers.KEPT_RING
+STORED_BYTES = ring_buffers.STORED_BYTES
 
 
 # --- faults -----------------------------------------------------------------------------------------------------------
@@ -141,6 +142,12 @@ def was_copied(comm: Any, dest: int) -> bool:
     ring = int(buffers.words[chain + ring_buffers.BEGUN_IN // WORD]) - arena.address
     begun = int(buffers.words[chain + ring_buffers.BEGUN // WORD])
     return ring > 0 and arena.load(ring + layout.RING_ANSWER) == 2 * begun
+
+
+def last_ring(comm: Any, dest: int) -> int:
+    """Return how many bytes of pieces the last ring to a rank has."""
+    chain = (ring_buffers.chains_offset(comm.size) + 2 * dest * ring_buffers.CHAIN_BYTES) // WORD
+    return int(comm._dispatcher.buffers.words[chain + ring_buffers.CAPACITY // WORD])
 
 
 def can_read_others(comm: Any) -> bool | None:
