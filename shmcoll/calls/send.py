@@ -12,7 +12,7 @@ from shmcoll.engine import context as c
 from shmcoll.engine.kernels.dtypes import BY_NUMPY
 from shmcoll.engine.layout import LARGEST_TAG, WORD
 from shmcoll.engine.messages.foreign_arrays import description, table_of
-from shmcoll.engine.messages.ring_buffers import ARRAY, FOREIGN, STORED_BYTES, SYNCHRONOUS
+from shmcoll.engine.messages.ring_buffers import ARRAY, FOREIGN, PART_BYTES, STORED_BYTES, SYNCHRONOUS
 from shmcoll.engine.messages.send import AGAIN, BEGIN, BESIDE, BLOCKED, EMPTY_RING, FINISHED, GO_ON, NONE, STAY, STORE
 from shmcoll.errors import ArenaError
 from shmcoll.runtime import waiting
@@ -48,12 +48,13 @@ def send_at_once(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any) -> Work[An
     if type(x) is not np.ndarray or x.nbytes > STORED_BYTES or not dispatcher.worker.is_open():
         return None
     entry, worker = dispatcher.routine("send"), dispatcher.worker
+    phase = STORE if x.nbytes > PART_BYTES else BEGIN
     status, work = c.BUSY, None
 
     def store() -> None:
         nonlocal status, work
         try:
-            status = entry(x, None, STORE, dest, tag, ARRAY)
+            status = entry(x, None, phase, dest, tag, ARRAY)
             work = send_on_at_once(dispatcher, status, x, dest, tag)
         except BaseException:
             dispatcher.left("send")

@@ -14,11 +14,20 @@ from tests.support.patience import PATIENCE
 pytest.importorskip("mpi4py")
 
 HERE = Path(__file__).parent / "programs"
-NAMES = ["stencil", "sample_sort", "conjugate_gradient", "master_and_workers", "pipeline", "sparse_exchange"]
+NAMES = [
+    "stencil",
+    "sample_sort",
+    "conjugate_gradient",
+    "master_and_workers",
+    "pipeline",
+    "sparse_exchange",
+    "exchanges",
+]
 ALL = f"import runpy; [runpy.run_path({str(HERE)!r} + '/' + name + '.py') for name in {NAMES}]"
 MPICH = Path(os.environ.get("SHMCOLL_LAUNCHERS") or Path(__file__).parents[2] / ".launchers") / "mpich"
 WRITTEN = [
     "conjugate gradient: 857.325",
+    "exchanges: all are equal",
     "master and workers: 27760",
     "pipeline: 300644775",
     "sample sort: 68311190 to 1099485313516",
@@ -32,6 +41,13 @@ def test_programs(shmrun: Shmrun, ranks: int) -> None:
     done = shmrun("-n", ranks, "--mpi", "-c", ALL)
     assert done.returncode == 0, done.stderr
     assert sorted(done.stdout.splitlines()) == WRITTEN
+
+
+@pytest.mark.parametrize("heap", ["16M", "32M"])
+def test_exchanges_with_little_memory(shmrun: Shmrun, heap: str) -> None:
+    """The messages cannot all be stored."""
+    done = shmrun("-n", 2, "--mpi", "--heap", heap, HERE / "exchanges.py")
+    assert (done.returncode, done.stdout) == (0, "exchanges: all are equal\n"), done.stderr
 
 
 @pytest.mark.slow

@@ -36,10 +36,9 @@ UNKNOWN = 1 << 62
 def send(code, own, large):
     def native(buffer, count, datatype, dest, tag, comm):
         number = count if large else int_of(count)
-        length, phase = length_of(datatype, number), BEGIN
-        more = AT_ONCE if length <= PART_BYTES else 0
-        if more == 0 and length <= STORED_BYTES and peek(table() + t.DEFERRED):
-            phase, more = STORE, AT_ONCE
+        length = length_of(datatype, number)
+        waits = length > PART_BYTES and (length > STORED_BYTES or peek(table() + t.DEFERRED) == 0)
+        phase, more = (BEGIN, 0) if waits else (phase_for(length), AT_ONCE)
         answer = sent_elements(code, phase, buffer, number, datatype, dest, tag, comm, more)
         if answer == TO_PYTHON:
             return call_long(python_function(own), buffer, count, datatype, dest, tag, comm)
@@ -52,8 +51,9 @@ def isend(code, own, large):
     def native(buffer, count, datatype, dest, tag, comm, request):
         number = count if large else int_of(count)
         answer = TO_PYTHON
-        if length_of(datatype, number) <= STORED_BYTES:
-            answer = sent_elements(code, STORE, buffer, number, datatype, dest, tag, comm, AT_ONCE)
+        length = length_of(datatype, number)
+        if length <= STORED_BYTES:
+            answer = sent_elements(code, phase_for(length), buffer, number, datatype, dest, tag, comm, AT_ONCE)
         if answer == TO_PYTHON:
             return call_long(python_function(own), buffer, count, datatype, dest, tag, comm, request)
         if answer == 0:
@@ -82,8 +82,9 @@ def sendrecv(send_code, recv_code, own, large):
     def native(buffer, count, datatype, dest, tag, into, room, recvtype, source, recvtag, comm, status):
         number, places = count if large else int_of(count), room if large else int_of(room)
         answer = TO_PYTHON
-        if length_of(datatype, number) <= STORED_BYTES and is_wanted(source, recvtag, comm):
-            answer = sent_elements(send_code, STORE, buffer, number, datatype, dest, tag, comm, AT_ONCE)
+        length = length_of(datatype, number)
+        if length <= STORED_BYTES and is_wanted(source, recvtag, comm):
+            answer = sent_elements(send_code, phase_for(length), buffer, number, datatype, dest, tag, comm, AT_ONCE)
         if answer == TO_PYTHON:
             f = python_function(own)
             return call_long(f, buffer, count, datatype, dest, tag, into, room, recvtype, source, recvtag, comm, status)
@@ -94,6 +95,11 @@ def sendrecv(send_code, recv_code, own, large):
         return answer
 
     return native
+
+
+def phase_for(length):
+    """Return how a message begins that does not wait for its receiver. A short one finds room nearly always."""
+    return STORE if length > PART_BYTES else BEGIN
 
 
 def length_of(datatype, count):
