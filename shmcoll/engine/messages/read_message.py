@@ -17,6 +17,7 @@ from shmcoll.engine.layout import WORD, piece_dimensions, piece_kind
 from shmcoll.engine.messages import ring_buffers as r
 from shmcoll.engine.messages.offer import IN_PIECES, find_out, is_offered, read_offered
 from shmcoll.engine.messages.ring_buffers import chain_from, found_message, head_bytes, piece, piece_bytes
+from shmcoll.engine.protocol.pace import begin_copy, note_copy
 from shmcoll.engine.protocol.sync import publish_to
 from shmcoll.engine.protocol.wait import ANYBODY, EVENT_BYTES, EVENTS, SEVERAL, has_come, wait, wait_a_while
 
@@ -158,7 +159,9 @@ def copy_part(ctx, done, total):
     if total >= peek(ctx + c.STREAM_BYTES):
         stream(target, part, length)
     else:
+        begun = begin_copy(ctx, length)
         copy(target, part, length)
+        note_copy(ctx, c.FETCH_PACE, begun, length)
     return length
 
 
