@@ -63,8 +63,8 @@ class TwoWayMessages(Messages):
     ) -> Any:
         """Send a message and receive another one. Not a collective.
 
-        Does `send(x, dest, sendtag)` and `recv(out, source, recvtag)`. Long arrays travel both ways at once, and need
-        no memory in the heap.
+        Does `send(x, dest, sendtag)` and `recv(out, source, recvtag)`. Arrays of more than 2 MiB travel both ways at
+        once, and need no memory in the heap. So do shorter ones, unless the heap has plenty of room to store them.
 
         Args:
             x: the array to send.
