@@ -30,7 +30,7 @@ much as the ring before: ranks that exchange messages in step have at most two o
 made up to MOST_RING, a private word: all of a rank's are a small part of the heap (`buffers.py`). Without one, the
 message has not begun, and another thread sends it, which may wait. A ring for two messages is also the faster one: they
 go through the last cache that both cores share, and no core takes lines from the caches of the other (1 MiB both ways
-at once on 2 cores of a Zen 4: 165 us with rings of 512 KiB, 50 to 60 with this one).
+at once on 2 cores of a Zen 4, by plain stores: 165 us with rings of 512 KiB, 50 to 60 with this one).
 
 A full ring. If r reads this very message from HEAD on, s waits for HEAD: the message flows through the ring, which
 stays in the caches. If r does something else, s waits about as long as it would take to buffer the message. Then it
