@@ -35,7 +35,6 @@ from shmcoll.engine.protocol.exposure import (
     results_are_apart,
     works_in_place,
 )
-from shmcoll.engine.protocol.nontemporal import copy_to_result
 from shmcoll.engine.protocol.reduction import (
     EXPOSED,
     SHORTEST_SLICE,
@@ -195,12 +194,11 @@ def take_own(ctx, i, length):
 
 
 def take_alone(ctx, result, source, count):
-    """Write the reduction of the elements of one rank to the result: a copy, unless they are truth values."""
-    if has_truth_values(ctx):
+    """Write the reduction of the elements of one rank to the result. In place it is what is there already, unless these
+    are truth values. Else it is no mere copy: every NaN gets the bits that each algorithm gives it."""
+    if has_truth_values(ctx) or accumulator_bytes(ctx) != peek(ctx + c.X + c.ITEM):
         return fold(ctx, result, source, WORD, count, 0, 1)
-    if result != source:
-        copy_to_result(ctx, result, source, count * peek(ctx + c.X + c.ITEM))
-    return c.OK
+    return reduce(ctx, STORE, result, source, 0, count) if result != source else c.OK
 
 
 def chain_slice_length(ctx):
