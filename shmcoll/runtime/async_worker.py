@@ -228,8 +228,9 @@ class AsyncWorker:
 
     def look(self, works: Sequence[Work[Any]], *, polls: bool, sleeps: bool) -> None:
         """Serve the posted receives in this thread, which waits for any of these calls, if one of them is a receive."""
-        if self.listener is not None and any(work.is_receive for work in works):
-            self.listener.help(works, polls=polls, sleeps=sleeps)
+        listener = self.listener  # a handler may close the communicator, which has none then
+        if listener is not None and any(work.is_receive for work in works):
+            listener.help(works, polls=polls, sleeps=sleeps)
 
     def check_rank(self, operation: str) -> None:
         """Raise in a process that the rank has forked. There the line is shut (`LocalRank`)."""
@@ -368,7 +369,7 @@ class AsyncWorker:
                 self._perform(ticket)
             elif not work.is_receive:
                 return
-            elif self.listener is not None and not self.listener.is_waiting(is_ending=False):
+            elif (listener := self.listener) is not None and not listener.is_waiting(is_ending=False):
                 time.sleep(waiting.NAP)
 
     def _listen(self) -> bool:
@@ -390,7 +391,8 @@ class AsyncWorker:
         return self.turns.first_call() is not None
 
     def has_receives(self) -> bool:
-        return self.listener is not None and not self.listener.is_empty()
+        listener = self.listener
+        return listener is not None and not listener.is_empty()
 
     def _has_done(self, has_receives: bool) -> bool:
         """Return whether nothing is left at the end but what threads do without the worker."""
@@ -398,7 +400,8 @@ class AsyncWorker:
         return not has_receives or (self.ends_with_program and listener is not None and listener.only_threads_wait())
 
     def _looks(self) -> int:
-        return self.listener.served if self.listener else 0
+        listener = self.listener
+        return listener.served if listener else 0
 
 
 def _ends_group(error: BaseException) -> bool:
