@@ -86,7 +86,7 @@ def test_only_a_small_part_of_the_heap_is_for_long_rings(ranks: Any, heap: str, 
 
 
 def test_a_receiver_that_is_killed(ranks: Any) -> None:
-    """What was stored is done, and a send or the receive tells who has failed."""
+    """Sends that were stored are done. The next send or the receive names the rank that has failed."""
 
     def work(comm: Any) -> str:
         if comm.rank == 1:

@@ -325,9 +325,9 @@ def buffering_time(ctx):
 
 
 def ring_to_begin_in(ctx, peer):
-    """Return how many bytes of pieces another ring should have in which a new message begins: there is none, or it is
-    too small for a stream of long parts, or for a message that is stored at once, or it is larger than a ring that is
-    kept, and empty. Return 0 if it begins in the last ring."""
+    """Return how many bytes of pieces the next ring should have if a new message needs one; 0 if the message begins in
+    the last ring. It needs one if there is no ring yet; if the last ring is too small for a stream of long parts, or
+    for a message that is stored at once; or if the last ring is larger than one that is kept, and empty."""
     capacity = peek(chain_to(ctx, peer) + r.CAPACITY)
     is_kept = capacity <= r.KEPT_RING
     if not is_kept and bytes_stored(ctx, peer) > 0:

@@ -211,7 +211,7 @@ class Machine:
         return state
 
     def _private_store(self, queue: Stores, actor: int) -> int:
-        """Return which of the stores of a queue may arrive next and is seen by nobody else; -1 if there is none."""
+        """Return the position of a store in a queue that may arrive next, and that no other actor sees; else -1."""
         for i in self._arriving(queue) if queue else ():
             if self._is_private(actor, (queue[i][0],), True):
                 return i
