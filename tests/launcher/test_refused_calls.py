@@ -19,8 +19,17 @@ DISPENSABLE = {
 #: one of each kind, for every run of the tests
 SAMPLE = {("setsid", "shmrun"), ("recvmsg", "run"), ("linkat", "torchrun"), ("fchmod", "shmrun")}
 
+
+def marks(name: str, error: str, way: str) -> tuple[pytest.MarkDecorator, ...]:
+    """Return how seldom a case runs. A call that does not exist is handled as one that is not permitted, so only the
+    long forms try that in every way."""
+    if error == "EPERM":
+        return () if (name, way) in SAMPLE else (pytest.mark.slow,)
+    return (pytest.mark.slow,) if way == "shmrun" else (pytest.mark.stress,)
+
+
 CASES = [
-    pytest.param(name, error, way, marks=() if (name, way) in SAMPLE and error == "EPERM" else pytest.mark.slow)
+    pytest.param(name, error, way, marks=marks(name, error, way))
     for name in refuse.NUMBERS
     for error in ("EPERM", "ENOSYS")
     for way in WAYS
