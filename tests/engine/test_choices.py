@@ -1,7 +1,7 @@
 """Long copies go the way that has been faster in trials: see `engine/protocol/choices.py`."""
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,18 +11,24 @@ from shmcoll.engine import atomics
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import WORD
 from shmcoll.engine.memory.thresholds import Thresholds
+from shmcoll.engine.protocol import block_mover
 from shmcoll.engine.protocol.choices import (
     ALL_WORDS,
+    BEFORE,
     CALLS,
     CHOICE_BYTES,
     FIRST_TRIAL,
     INTERVAL,
     KINDS,
+    LATER,
     LEAST,
     LEAST_COPY,
     LENGTHS,
     LESS,
+    LONG,
+    LONG_MOVES,
     LONG_READS,
+    LONG_TRIES,
     MORE,
     MOST_INTERVALS,
     MOVES,
@@ -38,6 +44,7 @@ from shmcoll.engine.protocol.choices import (
     note_way,
     way_of,
 )
+from shmcoll.engine.protocol.count_checks import ANYONE
 from shmcoll.engine.protocol.pace import UNIT
 from shmcoll.engine.protocol.ways import ALL_TO_ALL, EXCHANGE, FROM_ROOT, NEVER, RANGE, TO_ALL, TO_ROOT
 from shmcoll.engine.system.cores import usable_cores
@@ -66,7 +73,7 @@ class Rank:
         self.words[c.SEQUENCE // WORD] += 1
         ways = set()
         for _ in range(copies):
-            choice = choice_of(self.ctx, kind, LEAST_COPY)
+            choice = choice_of(self.ctx, kind, length)
             ways.add(way := way_of(self.ctx, choice, usual))
             begin_way(self.ctx, choice)
             self.time += times[way]
@@ -74,8 +81,8 @@ class Rank:
         assert len(ways) == 1
         return way
 
-    def calls(self, count: int, usual: int, *times: int) -> list[int]:
-        return [self.call(usual, times) for _ in range(count)]
+    def calls(self, count: int, usual: int, *times: int, length: int = LEAST_COPY, kind: int = RESULTS) -> list[int]:
+        return [self.call(usual, times, length, kind) for _ in range(count)]
 
 
 @pytest.fixture
@@ -119,17 +126,45 @@ def test_a_trial_notices_that_the_other_way_has_become_faster(rank: Rank) -> Non
 
 
 def test_copies_that_were_interrupted_and_the_first_after_a_change_do_not_count(rank: Rank) -> None:
-    slow = {0, 2, 3, 4, 5, 6}
+    fast = {2, FIRST + TRIES - 1}
     for i in range(FIRST + TRIES):
-        rank.call(0, (10**6, 10**6) if i in slow else (1000, 800))
+        rank.call(0, (1000, 800) if i in fast else (10**6, 10**6))
     assert rank.calls(5, 0, 1000, 800) == [1] * 5
+
+
+@pytest.mark.parametrize(("kind", "tries"), [(RESULTS, LONG_TRIES), (LONG_READS, LONG_TRIES), (MOVES, LONG_MOVES)])
+def test_a_trial_of_a_long_copy_takes_one_call_and_one_of_a_long_move_two(rank: Rank, kind: int, tries: int) -> None:
+    first = FIRST + {RESULTS: 0, MOVES: LATER, LONG_READS: 2 * LATER}[kind]
+    assert rank.calls(first + tries, 0, 1000, 2000, length=LONG, kind=kind) == [0] * first + [1] * tries
+    assert rank.calls(20, 0, 1000, 2000, length=LONG, kind=kind) == [0] * 20
+
+
+@pytest.mark.parametrize("kind", [RESULTS, LONG_READS, MOVES])
+def test_a_faster_way_of_a_long_array_wins_in_its_trial(rank: Rank, kind: int) -> None:
+    rank.calls(100, 0, 1000, 800, length=LONG, kind=kind)
+    assert rank.calls(20, 0, 1000, 800, length=LONG, kind=kind) == [1] * 20
+
+
+def test_a_long_call_that_was_interrupted_in_a_trial_leaves_the_usual_way(rank: Rank) -> None:
+    for i in range(FIRST + LONG_TRIES):
+        rank.call(0, (1000, 10**6 if i == FIRST else 800), LONG)
+    assert rank.calls(20, 0, 1000, 800, length=LONG) == [0] * 20
+
+
+def test_trials_of_one_length_do_not_meet_and_ten_calls_see_one_of_them(rank: Rank) -> None:
+    for length in (1 << 20, 4 << 20, LONG, 8 * LONG):
+        rank.choices[:] = new_words(WINDOW)
+        ways = [[rank.call(0, (1000, 2000), length, kind) for kind in (RESULTS, MOVES, LONG_READS)] for _ in range(40)]
+        assert all(sum(way) <= 1 for way in ways)
+        assert [sum(way[1:]) for way in ways[:10]] == [0] * 10
+        assert all(sum(way) > 0 for way in zip(*ways, strict=True))
 
 
 def test_only_calls_of_a_trial_and_before_it_look_at_the_clock(rank: Rank) -> None:
     rank.calls(FIRST + TRIES, 0, 1000, 1500)
-    assert rank.clocks == (1 + 3) * (FIRST - 1 + TRIES - 1)
-    rank.calls(INTERVAL - 2 * TRIES, 0, 1000, 1500)
-    assert rank.clocks == (1 + 3) * (FIRST - 1 + TRIES - 1)
+    assert rank.clocks == (1 + 3) * (BEFORE + TRIES - 1)
+    rank.calls(INTERVAL - BEFORE - TRIES, 0, 1000, 1500)
+    assert rank.clocks == (1 + 3) * (BEFORE + TRIES - 1)
 
 
 KINDS_AND_LEAST = [(RESULTS, LEAST_COPY), (LONG_READS, LEAST_COPY)] + [(i, LEAST) for i in range(NEAR_READS, KINDS)]
@@ -148,8 +183,9 @@ def test_each_length_and_kind_has_words_of_its_own(rank: Rank) -> None:
         found += places
         for i, place in enumerate(places[:LENGTHS]):
             first = rank.choices[(place - first_word + TRIAL) // WORD] if place else 0
-            after_all_cells = 2 * WINDOW // (LEAST << i) + INTERVAL >= first > 2 * WINDOW // (LEAST << i)
-            assert place == 0 or (after_all_cells if kind >= MOVES else first == FIRST_TRIAL)
+            after_all_cells = FIRST_TRIAL + LATER + 2 * WINDOW // (LEAST << i)
+            of_copies = FIRST_TRIAL if kind == RESULTS else FIRST_TRIAL + 2 * LATER
+            assert place == 0 or first == (after_all_cells if kind >= MOVES else of_copies)
     assert KINDS * LENGTHS * CHOICE_BYTES == WORD * ALL_WORDS
     assert len({place for place in found if place}) == sum(
         LENGTHS - 4 * (least > LEAST) for _, least in KINDS_AND_LEAST
@@ -221,6 +257,29 @@ CALLS_BY_TRIALS = {
 }
 
 
+def test_a_root_that_reads_what_is_exposed_has_copied_its_block_before_its_senders_leave(
+    rank: Rank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They choose the way of a gather by how long that takes."""
+    done: list[str] = []
+    stand_ins: dict[str, Callable[..., object]] = {
+        "results_are_apart": lambda ctx: True,
+        "exposed": lambda ctx, rank: 0,
+        "survey": lambda ctx, turn, exposes: (1, True),
+        "copy_own": lambda ctx, begin, end: done.append("copies its own block") if begin < end else None,
+        "read_source": lambda *_: done.append("reads") or c.OK,  # type: ignore[func-returns-value]
+        "has_ended": lambda ctx: False,
+        "publish_step": lambda ctx, turn, k: done.append("lets the senders go"),
+        "await_readers": lambda *_: c.OK,
+    }
+    for name, stand_in in stand_ins.items():
+        monkeypatch.setattr(block_mover, name, stand_in)
+    for word, value in ((c.SIZE, 2), (c.READS_FROM, ANYONE), (c.SENDS_TO, 0), (c.OWN_BYTES, LONG), (c.PART, 1 << 18)):
+        rank.words[word // WORD] = value
+    assert block_mover.move_all(rank.ctx, 1) == c.OK
+    assert done == ["copies its own block", "reads", "lets the senders go"]
+
+
 @pytest.mark.skipif(usable_cores() < 2, reason="with more ranks than cores, times say nothing, and thresholds hold")
 @pytest.mark.parametrize("name", CALLS_BY_TRIALS)
 def test_calls_go_the_faster_way_and_measure_it(ranks: Any, name: str) -> None:
@@ -264,7 +323,7 @@ def test_calls_go_the_faster_way_and_measure_it(ranks: Any, name: str) -> None:
         asked = known[TRIAL // WORD :: CHOICE_BYTES // WORD].reshape(KINDS, LENGTHS)[MOVES + way]
         for _ in range(asked[(x.nbytes // LEAST // 2).bit_length() - 1] + TRIES):
             calls[name]()
-        measured = known.reshape(KINDS, LENGTHS, -1)[MOVES + way, :, PACES // WORD :].max(axis=0)
+        measured = known.reshape(KINDS, LENGTHS, -1)[MOVES + way, :, PACES // WORD : PACES // WORD + 2].max(axis=0)
         assert (measured > 0).all() == (me in senders)
         assert words[c.TIMED // WORD] == 0
         return told

@@ -27,7 +27,9 @@ for it.
 Before step k a rank waits only for steps below k of others, before step LAST for none that is LAST. So no ranks wait in
 a circle. How many parts a rank stages and reads may differ between ranks: a rank waits for a peer only for parts that
 move between both. A block to itself is copied part by part: beside what the rank stages, while a cache has it, or if
-the rank stages nothing, after a step, while its peers stage their next part.
+the rank stages nothing, after a step, while its peers stage their next part. A root that reads what is exposed has
+copied it before: senders choose their way by how long that takes, and would not see what the root copies after step
+LAST.
 
 In place: a part of a result is written after the same part has been staged from there.
 """
@@ -201,6 +203,7 @@ def move_all(ctx, turn):
     own, part = peek(ctx + c.OWN_BYTES), peek(ctx + c.PART)
     rounds, reads_exposed = survey(ctx, turn, exposes)
     stages, copied = not exposes and peek(ctx + c.SENDS_TO) != peek(ctx + c.RANK), 0
+    copies_first = stages or (not exposes and reads_exposed)
     for k in range(rounds):
         is_last = k == rounds - 1
         if k > 0:
@@ -208,7 +211,7 @@ def move_all(ctx, turn):
             if status != c.OK:
                 return status
             publish_step(ctx, turn, k)
-        ready = own if is_last and stages else min((k + stages) * part, own)
+        ready = own if is_last and copies_first else min((k + stages) * part, own)
         copy_own(ctx, copied, ready)
         copied = ready
         for i in range(1, peek(ctx + c.SIZE)):

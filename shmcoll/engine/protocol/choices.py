@@ -21,17 +21,24 @@ So a rank tries both in its own calls. The words of a choice are private, one se
     SINCE      when its first copy began
     BYTES, NS  what it has copied so far, and how long that took, waits between copies included
     PACES      ns for 64 KiB in the fastest call that was measured: on way 0; on way 1
+    TRIED      how many calls a trial takes
 
-A call takes the same way in all its copies. The first calls take the usual way. TRIES calls before a trial are
-measured. Then TRIES calls take the other way. The first of them is not measured, because it finds the caches as the
-other way has left them. Nor is the very first call: its result may have no memory yet. Trials of moves come later
-than those of the copies in them, by less than an interval, and after all cells have been used once: the first use of a
-page takes as long as the copy of a few. Waits count, because a way may slow the peer down: stores
-past the caches take the memory's time. The fastest call on each way is
-compared, as others may interrupt all the rest. After the trial the rank takes the faster way. What is not usual must be
-clearly faster (LESS, MORE): plain stores leave the result in the caches for its reader, as far as they have room for
-it. INTERVAL calls later comes the next trial, and so many times as many later as the slower way took longer, up to
-MOST_INTERVALS. So trials cost a hundredth or two.
+A call takes the same way in all its copies. The first calls take the usual way. BEFORE calls before a trial are
+measured, but never the very first one: its result may have no memory yet. Then TRIED calls take the other way. If these
+are several, the first is not measured, because it finds the caches as the other way has left them. Arrays of LONG and
+more fit no cache, and their calls take milliseconds. So one call tries their stores and reads. Two try their moves,
+because a first read by the kernel takes half as long again as later ones. If others interrupt a single call of a trial,
+the usual way stays.
+
+Stores are tried first, then moves, then reads, each after the trial before has ended: a trial would spoil the times of
+another one, and a program that makes ten calls should not pay for all. A move of less than a window comes later, after
+all cells have been used once: the first use of a page takes as long as the copy of a few.
+
+Waits count, because a way may slow the peer down: stores past the caches take the memory's time. The fastest call on
+each way is compared, as others may interrupt all the rest. After the trial the rank takes the faster way. What is not
+usual must be clearly faster (LESS, MORE): plain stores leave the result in the caches for its reader, as far as they
+have room for it. INTERVAL calls later comes the next trial, and so many times as many later as the slower way took
+longer, up to MOST_INTERVALS. So trials cost a hundredth or two.
 
 No agreement is needed, and no result depends on a choice. With more ranks than cores there are no such words (CHOICES
 is 0): the time of a copy says which rank had the core. Then, and for lengths below LEAST_COPY (LEAST for
@@ -49,12 +56,14 @@ KINDS = MOVES + 5
 LEAST = 16 << 10
 LEAST_COPY = 256 << 10  # of RESULTS and LONG_READS
 LENGTHS = 14  # the last one is for 128 MiB and all that is longer
-CALL, CALLS, TRIAL, WAY, COUNTS, SINCE, BYTES, NS, PACES = (WORD * i for i in range(9))
-CHOICE_BYTES = 10 * WORD
+CALL, CALLS, TRIAL, WAY, COUNTS, SINCE, BYTES, NS, PACES, _, TRIED = (WORD * i for i in range(11))
+CHOICE_BYTES = 11 * WORD
 ALL_WORDS = KINDS * LENGTHS * CHOICE_BYTES // WORD
 
-TRIES = 4
-FIRST_TRIAL = TRIES + 1
+BEFORE, TRIES = 4, 4
+LONG, LONG_TRIES, LONG_MOVES = 8 << 20, 1, 2
+FIRST_TRIAL = BEFORE + 2  # of stores: the very first call does not count
+LATER = BEFORE + TRIES  # of moves, and again of reads
 INTERVAL, MOST_INTERVALS = 256, 16
 LESS, MORE = 8, 7  # the way that is not usual takes less than seven eighths
 
@@ -64,9 +73,21 @@ def new_words(window_bytes):
     words = [0] * ALL_WORDS
     for i in range(KINDS * LENGTHS):
         kind, power = divmod(i, LENGTHS)
-        first = FIRST_TRIAL if kind < MOVES else 9 * TRIES + FIRST_TRIAL + 2 * window_bytes // (LEAST << power)
+        first, length = FIRST_TRIAL, LEAST << power
+        if kind >= MOVES:
+            first += LATER + 2 * window_bytes // length
+        elif kind != RESULTS:
+            first += 2 * LATER
         words[(i * CHOICE_BYTES + TRIAL) // WORD] = first
+        words[(i * CHOICE_BYTES + TRIED) // WORD] = tries_of(kind, length)
     return words
+
+
+def tries_of(kind, length):
+    """Return how many calls try the other way."""
+    if length < LONG:
+        return TRIES
+    return LONG_MOVES if kind >= MOVES else LONG_TRIES
 
 
 def choice_of(ctx, kind, length):
@@ -98,14 +119,14 @@ def choose(ctx, choice, usual):
     if calls == 1:
         poke(ctx + choice + WAY, usual)
     note_call(ctx, choice)
-    turn = calls - peek(ctx + choice + TRIAL)
-    if turn == -TRIES or turn == 0:
+    turn, tried = calls - peek(ctx + choice + TRIAL), peek(ctx + choice + TRIED)
+    if turn == -BEFORE or turn == 0:
         way = peek(ctx + choice + WAY) if turn < 0 else 1 - peek(ctx + choice + WAY)
         poke(ctx + choice + WAY, way)
         poke(ctx + choice + PACES + way * WORD, 0)
-    elif turn == TRIES:
+    elif turn == tried:
         end_trial(ctx, choice, usual)
-    poke(ctx + choice + COUNTS, -TRIES <= turn < TRIES and turn != 0 and calls > 1)
+    poke(ctx + choice + COUNTS, -BEFORE <= turn < tried and (turn != 0 or tried == 1))
 
 
 def note_call(ctx, choice):
