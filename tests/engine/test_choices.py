@@ -23,6 +23,7 @@ from shmcoll.engine.protocol.choices import (
     LATER,
     LEAST,
     LEAST_COPY,
+    LED,
     LENGTHS,
     LESS,
     LONG,
@@ -149,6 +150,19 @@ def test_a_long_call_that_was_interrupted_in_a_trial_leaves_the_usual_way(rank: 
     for i in range(FIRST + LONG_TRIES):
         rank.call(0, (1000, 10**6 if i == FIRST else 800), LONG)
     assert rank.calls(20, 0, 1000, 800, length=LONG) == [0] * 20
+
+
+def test_a_rank_that_is_led_takes_the_way_of_its_leader_and_tries_nothing(rank: Rank) -> None:
+    choice = choice_of(rank.ctx, MOVES, LEAST_COPY)
+    led = choice + LED
+    ways = []
+    for way in [0, 1, 1, 0] * INTERVAL:
+        atomics.poke(rank.ctx + led, 1 + way)
+        ways.append(rank.call(0, (1000, 500), kind=MOVES) == way)
+    assert all(ways)
+    assert rank.clocks == 0
+    atomics.poke(rank.ctx + led, 0)
+    assert rank.calls(100, 0, 1000, 500, kind=MOVES)[-1] == 1, "nobody leads any more, so it tries both"
 
 
 def test_trials_of_one_length_do_not_meet_and_ten_calls_see_one_of_them(rank: Rank) -> None:
@@ -311,6 +325,7 @@ def test_calls_go_the_faster_way_and_measure_it(ranks: Any, name: str) -> None:
             known[known_ways] = one_copy
             known[TRIAL // WORD :: CHOICE_BYTES // WORD] = 10**9
             known[CALLS // WORD :: CHOICE_BYTES // WORD] = 10**6
+            known[LED // WORD :: CHOICE_BYTES // WORD] = 0
             assert np.array_equal(calls[name](), wanted[name])
             return exposed(comm) != 0
 
@@ -324,12 +339,45 @@ def test_calls_go_the_faster_way_and_measure_it(ranks: Any, name: str) -> None:
         for _ in range(asked[(x.nbytes // LEAST // 2).bit_length() - 1] + TRIES):
             calls[name]()
         measured = known.reshape(KINDS, LENGTHS, -1)[MOVES + way, :, PACES // WORD : PACES // WORD + 2].max(axis=0)
-        assert (measured > 0).all() == (me in senders)
+        assert (measured > 0).all() == (me == senders[0]), "rank 0 leads where both send"
         assert words[c.TIMED // WORD] == 0
         return told
 
     expected = [[True, False, me == 0, me == 1] if me in senders else [False] * 4 for me in range(2)]
     assert ranks(2, work) == expected
+
+
+@pytest.mark.skipif(usable_cores() < 2, reason="with more ranks than cores, times say nothing, and thresholds hold")
+def test_rank_0_leads_where_as_much_goes_both_ways(ranks: Any) -> None:
+    def work(comm: Any) -> list[list[bool]]:
+        me, n, told = comm.rank, 40_000, []
+        known = comm._dispatcher._choices
+        x, lengths = np.arange(4 * n), [[n, n], [n, 3 * n]][me]
+        calls = (
+            lambda: comm.all_to_all(x),
+            lambda: comm.collective_permute(x, [(0, 1), (1, 0)]),
+            lambda: comm.all_gather(x),
+            lambda: comm.all_to_all_v(x[: 2 * n], [n, n]),
+            lambda: comm.all_to_all_v(x[: sum(lengths)], lengths[::-1]),
+            lambda: comm.collective_permute(x, [(1, 0)], out=np.empty_like(x)),
+        )
+        for _ in range(3):
+            comm.all_to_all(np.arange(2 << 20))  # until the ranks know that they can read each other
+        for call in calls:
+            known[:] = new_words(WINDOW)
+            ways = []
+            for way_of_0, way_of_1 in ((1, 0), (1, 0), (0, 1), (0, 1)):
+                known[TRIAL // WORD :: CHOICE_BYTES // WORD] = 10**9
+                known[CALLS // WORD :: CHOICE_BYTES // WORD] = 10**6
+                known[WAY // WORD :: CHOICE_BYTES // WORD] = way_of_1 if me else way_of_0
+                call()
+                ways.append(exposed(comm) != 0)
+            told.append(ways)
+        return told
+
+    led, alone = [False, True, True, False], [False, False, True, True]
+    of_0 = [True, True, False, False]
+    assert ranks(2, work) == [[of_0] * 5 + [[False] * 4], [led] * 4 + [alone] * 2]
 
 
 def test_thresholds_of_measurements_are_exact(ranks: Any) -> None:

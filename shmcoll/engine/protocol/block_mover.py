@@ -39,7 +39,7 @@ from shmcoll.engine.atomics import peek, poke
 from shmcoll.engine.kernels.kernels import gather_runs, move_runs, scatter_runs
 from shmcoll.engine.layout import LINE, SEND_DISPLS, STEP_BITS, WORD
 from shmcoll.engine.protocol.cells import cell_in_share, write_cell
-from shmcoll.engine.protocol.choices import begin_way, note_way
+from shmcoll.engine.protocol.choices import LED, begin_way, note_way
 from shmcoll.engine.protocol.count_checks import ANYONE, get
 from shmcoll.engine.protocol.exposure import (
     expose,
@@ -189,11 +189,21 @@ def move_blocks(ctx, turn):
     waits for that in the next opening."""
     choice = peek(ctx + c.TIMED)
     poke(ctx + c.TIMED, 0)
+    if choice and peek(ctx + c.RANK) != 0:
+        poke(ctx + choice + LED, way_of_leader(ctx))
     if peek(ctx + c.READS_FROM) != peek(ctx + c.RANK):
         begin_way(ctx, choice)
     status = move_all(ctx, turn)
     note_way(ctx, choice, UNIT)
     return status
+
+
+def way_of_leader(ctx):
+    """Return 1 + the way that rank 0 goes, after the opening, if it leads this rank; else 0."""
+    place, length = exposed(ctx, 0), received_bytes(ctx, 0)
+    if place > 0 or length == 0 or length != sent_bytes(ctx, 0):
+        return 0
+    return 2 if place else 1
 
 
 def move_all(ctx, turn):

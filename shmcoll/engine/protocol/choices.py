@@ -22,6 +22,7 @@ So a rank tries both in its own calls. The words of a choice are private, one se
     BYTES, NS  what it has copied so far, and how long that took, waits between copies included
     PACES      ns for 64 KiB in the fastest call that was measured: on way 0; on way 1
     TRIED      how many calls a trial takes
+    LED        1 + the way of the rank that leads, in the last call; 0: none leads
 
 A call takes the same way in all its copies. The first calls take the usual way. BEFORE calls before a trial are
 measured, but never the very first one: its result may have no memory yet. Then TRIED calls take the other way. If these
@@ -40,6 +41,9 @@ usual must be clearly faster (LESS, MORE): plain stores leave the result in the 
 have room for it. INTERVAL calls later comes the next trial, and so many times as many later as the slower way took
 longer, up to MOST_INTERVALS. So trials cost a hundredth or two.
 
+A rank that is led tries nothing, and takes the way that its leader took in the call before (`ways.py`). So in a trial
+of the leader it lags by a call, the one that is not measured.
+
 No agreement is needed, and no result depends on a choice. With more ranks than cores there are no such words (CHOICES
 is 0): the time of a copy says which rank had the core. Then, and for lengths below LEAST_COPY (LEAST for
 the others), each rank takes the usual way.
@@ -56,8 +60,8 @@ KINDS = MOVES + 5
 LEAST = 16 << 10
 LEAST_COPY = 256 << 10  # of RESULTS and LONG_READS
 LENGTHS = 14  # the last one is for 128 MiB and all that is longer
-CALL, CALLS, TRIAL, WAY, COUNTS, SINCE, BYTES, NS, PACES, _, TRIED = (WORD * i for i in range(11))
-CHOICE_BYTES = 11 * WORD
+CALL, CALLS, TRIAL, WAY, COUNTS, SINCE, BYTES, NS, PACES, _, TRIED, LED = (WORD * i for i in range(12))
+CHOICE_BYTES = 12 * WORD
 ALL_WORDS = KINDS * LENGTHS * CHOICE_BYTES // WORD
 
 BEFORE, TRIES = 4, 4
@@ -114,11 +118,16 @@ def way_of(ctx, choice, usual):
 
 def choose(ctx, choice, usual):
     """Choose the way of a call that begins."""
+    note_call(ctx, choice)
+    led = peek(ctx + choice + LED)
+    if led:
+        poke(ctx + choice + WAY, led - 1)
+        poke(ctx + choice + COUNTS, 0)
+        return
     calls = peek(ctx + choice + CALLS) + 1
     poke(ctx + choice + CALLS, calls)
     if calls == 1:
         poke(ctx + choice + WAY, usual)
-    note_call(ctx, choice)
     turn, tried = calls - peek(ctx + choice + TRIAL), peek(ctx + choice + TRIED)
     if turn == -BEFORE or turn == 0:
         way = peek(ctx + choice + WAY) if turn < 0 else 1 - peek(ctx + choice + WAY)

@@ -25,8 +25,11 @@ written once for all its readers. So private arrays are exposed from so many byt
 By trials: with PACED_BYTES or more for each peer, but less than the threshold, a call goes the way that has been faster
 in trials (`choices.py`), as long as each rank has a core. The last three do so between two ranks only. Only ranks that
 send ask. What is timed is all that the mover does, and the opening only where a rank reads nothing: elsewhere, a peer
-that comes late changes nothing. In an exchange both ranks try in the same calls, and wait for one another. So they find
-the same times, and mostly take the same way. If they do not, each makes copies of both kinds.
+that comes late changes nothing.
+
+Ranks that go different ways make copies of both kinds, one after the other, which takes longer than either way. They
+do not find the same times, because the quicker one does not see how long the other one copies its own block. So rank 0
+leads: a rank that gets as much from rank 0 as it sends there goes the way that rank 0 went in the call before.
 
 EXPOSING_BYTES is the smallest of all thresholds. The thresholds of a job come from `engine/memory/thresholds.py`;
 `runtime/dispatcher.py` writes them into the context.
