@@ -71,8 +71,9 @@ from shmcoll.engine.layout import WORD
     WRITE_PACE,
     PASS_PACE,
     WRITES,
+    CROWDED,  # whether there are more ranks than cores
     HELPERS,  # address of a word: how many threads of this process are ours, and make no call by themselves
-) = (WORD * i for i in range(63))
+) = (WORD * i for i in range(64))
 
 # how far this rank is, see `engine/protocol/sync.py`
 TURN, HISTORY, CREDIT = (WORD * i for i in range(91, 94))

@@ -26,6 +26,7 @@ from shmcoll.engine.messages.buffers import MessageBuffers
 from shmcoll.engine.native import entry, tables
 from shmcoll.engine.protocol import choices
 from shmcoll.engine.protocol.cells import MOVED_BYTES
+from shmcoll.engine.protocol.pace import FIRST_PACE
 from shmcoll.engine.protocol.wait import SLICE_NS, USUAL_POLLS
 from shmcoll.engine.protocol.ways import NEVER, RANGE, TO_ALL_FACTOR
 from shmcoll.engine.system import log
@@ -391,7 +392,9 @@ def _new_context(arena: Arena, size: int) -> np.ndarray:
         (c.TIMEOUT, arena.load(layout.JOB_TIMEOUT)),
         (c.CELL_BYTES, arena.load(layout.JOB_CELL_BYTES)),
         (c.WINDOW_BYTES, arena.load(layout.JOB_WINDOW_BYTES)),
-        (c.WRITES, -1 if crowded else 1),
+        (c.WRITES, 1),
+        (c.CROWDED, crowded),
+        (c.WRITE_PACE, FIRST_PACE if crowded else 0),
         (c.RINGS, layout.rings_offset(size)),
         (c.HELPERS, helpers.ADDRESS),
     ):

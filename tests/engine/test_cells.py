@@ -152,7 +152,7 @@ def test_results_are_the_same_however_cells_are_written(
             arrays = [np.roll(np.tile(block, n), r).reshape(n, length) for r in range(n)]
             x, row = arrays[me], arrays[me][0]
             for turn in range(5):
-                words[c.WRITES // WORD] = 1
+                words[c.WRITES // WORD] = 33  # the next one is measured
                 words[c.WRITE_PACE // WORD], words[c.PASS_PACE // WORD] = (10**12, 1) if passing else (1, 10**12)
                 words[c.FETCH_PACE // WORD] = 1
                 root = turn % n
