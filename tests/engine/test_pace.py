@@ -178,8 +178,18 @@ def test_a_copy_that_was_interrupted_changes_nothing(crowded: Rank) -> None:
         assert calls(crowded, 20, 1500, 7000) < 0.02
 
 
-@pytest.mark.parametrize(("plain", "faster"), [(9000, False), (9001, True)])
-def test_plain_writes_must_take_clearly_longer_if_readers_are_near(crowded: Rank, plain: int, faster: bool) -> None:
-    for pace, ns in ((c.WRITE_PACE, plain), (c.PASS_PACE, 2500), (c.FETCH_PACE, 3500)):
+@pytest.mark.parametrize(
+    ("plain", "fetching", "faster"),
+    [
+        (9000, 3500, False),
+        (9001, 3500, True),
+        (7500, 0, False),  # a root that reads no cells
+        (7501, 0, True),
+    ],
+)
+def test_plain_writes_must_take_clearly_longer_if_readers_are_near(
+    crowded: Rank, plain: int, fetching: int, faster: bool
+) -> None:
+    for pace, ns in ((c.WRITE_PACE, plain), (c.PASS_PACE, 2500), (c.FETCH_PACE, fetching)):
         crowded.words[pace // WORD] = ns
     assert writes(crowded, 100) == [faster] * 100
