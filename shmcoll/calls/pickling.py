@@ -16,6 +16,7 @@ import copyreg
 import pickle
 import struct
 from collections.abc import Sequence
+from pickle import dumps, loads
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,18 +25,30 @@ from shmcoll.engine.layout import WORD, align
 from shmcoll.engine.messages.ring_buffers import SEGMENTS, WHOLE
 from shmcoll.engine.system.handlers import reraise_of_handler
 
-Packed: TypeAlias = tuple[bytes, list[np.ndarray]]  # a pickle and its buffers
-#: the same in memory that has arrived; a pickle alone, if there are no buffers
-Received: TypeAlias = bytes | memoryview | tuple[bytes | memoryview, Sequence[np.ndarray]]
 
-_PLAIN = frozenset((int, float, complex, bool, str, bytes, type(None)))  # their pickles leave nothing out
+class Made:
+    """In place of a pickle, an object that has been made already."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any):
+        self.value = value
+
+
+Packed: TypeAlias = tuple[bytes, Sequence[np.ndarray]]  # a pickle and its buffers
+#: the same in memory that has arrived; a pickle alone, if there are no buffers; or what has been made of it
+Received: TypeAlias = bytes | memoryview | Made | tuple[bytes | memoryview, Sequence[np.ndarray]]
+
+PLAIN = frozenset(
+    (int, float, complex, bool, str, bytes, type(None))
+)  # nothing can be left out of their pickles, and they do not change
 LEAST_BUFFER = 16 << 10  # bytes; shorter ones are pickled with the rest
 LEAST_MOVED = 96 << 10  # in collectives, where buffers take more parts
 LEAST_ALONE = 512  # in collectives, of an array that is the whole object
 LEAST_BYTES = 64 << 10  # of `bytes` that are the whole object: pickle copies shorter ones in less time
 ALIGNED = 64  # alignment of buffers that arrive side by side, so that arrays in them are aligned
 
-_BYTES_OF_BUFFER = b"\x80\x05cbuiltins\nbytes\n\x97\x85R."  # the pickle of `bytes(buffer)`
+BYTES_OF_BUFFER = b"\x80\x05cbuiltins\nbytes\n\x97\x85R."  # the pickle of `bytes(buffer)`
 _NUMBERS = frozenset("?bBhHiIlLqQefdgFDG")  # dtypes whose arrays of one shape have one pickle
 _MOST_SHAPES = 256
 _of_shapes: dict[tuple[str, tuple[int, ...]], bytes] = {}  # these pickles
@@ -46,10 +59,10 @@ def packed(value: Any, operation: str, rank: int, least: int = LEAST_MOVED, alon
     """Return the pickle of an object, and the memory of its buffers of at least `least` bytes, or `alone` if the object
     is an array itself. Raises `TypeError` if it cannot be pickled."""
     kind = type(value)
-    if kind in _PLAIN:  # in half the time
+    if kind in PLAIN:  # in half the time
         if kind is bytes and len(value) >= LEAST_BYTES:
-            return _BYTES_OF_BUFFER, [np.frombuffer(value, np.uint8)]
-        return pickle.dumps(value, 5), []
+            return BYTES_OF_BUFFER, [np.frombuffer(value, np.uint8)]
+        return dumps(value, 5), ()
     if kind is np.ndarray and value.nbytes >= alone:
         if data := _of_shape(value):
             return data, [np.frombuffer(value, np.uint8)]
@@ -63,7 +76,7 @@ def packed(value: Any, operation: str, rank: int, least: int = LEAST_MOVED, alon
         return memory.nbytes < least
 
     try:
-        return pickle.dumps(value, 5, buffer_callback=stays), buffers
+        return dumps(value, 5, buffer_callback=stays), buffers
     except Exception as e:
         reraise_of_handler(e)
         raise TypeError(
@@ -84,7 +97,7 @@ def _of_shape(array: np.ndarray) -> bytes | None:
         if len(_of_shapes) >= _MOST_SHAPES:
             _of_shapes.clear()
             _shapes.clear()
-        data = _of_shapes[key] = pickle.dumps(array, 5, buffer_callback=lambda _: False)
+        data = _of_shapes[key] = dumps(array, 5, buffer_callback=lambda _: False)
         _shapes[data] = key
     return data
 
@@ -104,15 +117,17 @@ def of_frame(frame: np.ndarray) -> tuple[memoryview, tuple[int, ...]]:
 
 def loaded(one: Received) -> Any:
     """Return the object of a pickle and its buffers, whose memory it keeps."""
+    if isinstance(one, Made):
+        return one.value
     if not isinstance(one, tuple):
-        return pickle.loads(one)
+        return loads(one)
     data, buffers = one
     if type(data) is bytes:  # else it cannot be found
-        if data == _BYTES_OF_BUFFER:  # pickle takes 2 us more
+        if data == BYTES_OF_BUFFER:  # pickle takes 2 us more
             return bytes(buffers[0])
         if shape := _shapes.get(data):  # likewise
             return np.ndarray(shape[1], shape[0], buffers[0])
-    return pickle.loads(data, buffers=buffers)
+    return loads(data, buffers=buffers)
 
 
 def as_message(value: Any, operation: str, rank: int) -> tuple[np.ndarray, int, list[np.ndarray]]:

@@ -21,7 +21,7 @@ from shmcoll.communicator.graph import Graph
 from shmcoll.communicator.graph_links import as_links
 from shmcoll.communicator.grid import Grid
 from shmcoll.communicator.object_reductions import ObjectReductions
-from shmcoll.communicator.objects import Parts
+from shmcoll.communicator.objects import Parts, new_calls
 from shmcoll.communicator.plans import Plan
 from shmcoll.communicator.shared_memory import SharedMemory
 from shmcoll.communicator.two_way_messages import TwoWayMessages
@@ -76,6 +76,7 @@ class Communicator(ProcessBound, SharedMemory, ObjectReductions, TwoWayMessages,
         self._splits = self._shrinks = 0
         self._messages: Communicator | None = None  # the group of its messages: see `_for_messages`
         self._composite = {}
+        self._object_calls = new_calls()
         self._open(self._dispatcher_type(local_rank, group, group.ranks.index(local_rank.rank)))
         self._closing = threading.RLock()
         self._is_closed = False

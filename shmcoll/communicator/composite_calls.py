@@ -9,7 +9,7 @@ Calls of signal handlers between two parts do not have it. An exception leaves n
 
 The first part of a composite call is unlike its later ones, in its operation or in the dimensions of its array. So if a
 signal handler begins the same call between two parts, all ranks find that out, too. The collectives of other threads
-are refused from the first part to the last (`alone` of `runtime/turns.py`).
+are refused from the first part to the last (`alone` of `runtime/turns.py`; for objects also `object_calls.py`).
 
 A rank that leaves between two parts, by an exception of its own, has left the protocol: its peers would wait forever
 for the next part. So the group ends, as it does when a single operation is left. The routines of all parts are
@@ -59,7 +59,7 @@ class CompositeDispatcher(Dispatcher):
         # No second context: the other dispatcher's is used
         self._dispatcher = dispatcher
         self._call = call
-        self._mark = (layout.COMPOSITE_NAMES.index(call) | (root + 1) << 8) << layout.COMPOSITE_SHIFT
+        self.mark = (layout.COMPOSITE_NAMES.index(call) | (root + 1) << 8) << layout.COMPOSITE_SHIFT
         # short calls read these
         self.words, self.size = dispatcher.words, dispatcher.size
         self.own_table, self.own_ends = dispatcher.own_table, dispatcher.own_ends
@@ -76,7 +76,7 @@ class CompositeDispatcher(Dispatcher):
 
     def routine(self, name: str) -> Callable[..., int]:
         """Return the native entry of a collective, as `Dispatcher.routine` does."""
-        entry, mark = self._dispatcher.routine(name), self._mark
+        entry, mark = self._dispatcher.routine(name), self.mark
 
         def marked(
             x: Any = None,

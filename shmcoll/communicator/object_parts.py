@@ -1,5 +1,4 @@
-"""The parts of calls for objects. Each call has two methods: the first exchanges the rows, and returns the result or
-`More`; then the other one makes all other parts.
+"""The parts of calls for objects that follow the exchange of the rows (`object_calls.py`): a method for each call.
 
 These are the pickles, if the rows do not hold them, and then the first buffers of all objects, the second ones, and so
 on. Buffers whose lengths every rank knows to be equal move without counts, which take 10 us.
@@ -7,17 +6,20 @@ on. Buffers whose lengths every rank knows to be equal move without counts, whic
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
-from shmcoll.calls.pickling import ALIGNED, Packed, Received, framed, of_frame
+from shmcoll.calls.pickling import ALIGNED, Made, Packed, Received, framed, of_frame
 from shmcoll.collectives.scatter import BOTH
 from shmcoll.communicator.collectives import Collectives
-from shmcoll.communicator.object_rows import More, Rows
+from shmcoll.communicator.object_rows import ALIKE, More
+from shmcoll.engine import context as c
 from shmcoll.engine.layout import WORD, align
+from shmcoll.engine.system.bytes_memory import address_of_bytes, new_bytes, to_fill
 
 _MOST_COPIED = 64 << 10  # bytes
 
@@ -25,20 +27,11 @@ _MOST_COPIED = 64 << 10  # bytes
 class ObjectParts(Collectives):
     """The parts of calls for objects, as methods of `objects.Parts`."""
 
-    operator_found: int
-    _free_rows: list[Rows]  # that no call uses: of another thread, or one that a handler has interrupted
-
-    def _broadcast_row(self, mine: Packed | None, root: int) -> Received | More:
-        """Return the object of the root."""
-        rows = self._free_rows.pop() if self._free_rows else Rows(self._size)
-        if mine:
-            rows.put(*mine)
-        self.broadcast(rows.mine, root)
-        told = rows.get()
-        self._free_rows.append(rows)
-        return told
-
     def _broadcast_rest(self, more: More, mine: Packed | None, root: int) -> Received:
+        if not mine and more.are_equal_bytes() and more.sizes:
+            made = new_bytes(more.sizes[0][0])
+            self.broadcast(to_fill(made), root)
+            return Made(made)
         if more.pickles and more.sizes:
             data: Any = more.pickles[0]
             sizes = more.sizes[0]
@@ -61,22 +54,26 @@ class ObjectParts(Collectives):
         if part.flags.writeable:
             self.broadcast(part, root)
         else:
-            self._dispatcher.run("broadcast", part, None, 0, root, 0, 0, BOTH, 0, 0)
+            self._move("broadcast", part, None, 0, root, 0, 0, BOTH, 0, 0)
 
-    def _gather_rows(self, mine: Packed, root: int | None, operator: int = 0) -> Sequence[Received] | More:
-        """Return the objects of all ranks. operator: what this rank passes (`Rows`). `operator_found` is that of the
-        root afterwards, if no other part is needed."""
-        rows = self._free_rows.pop() if self._free_rows else Rows(self._size)
-        rows.put(*mine, operator)
-        self.all_gather(rows.mine, out=rows.all)
-        told = rows.get_all()
-        self.operator_found = 0 if root is None or type(told) is More else rows.operator_of(root)
-        self._free_rows.append(rows)
-        return told
+    def _move(self, operation: str, *arguments: Any) -> None:
+        """Make a part with the arguments of its native entry."""
+        entry = getattr(self, f"_{operation}") or self._load(operation)
+        try:
+            status = entry(*arguments)
+        except BaseException:
+            self._dispatcher.left(operation)
+            raise
+        if status in (c.BUSY, c.NEEDS_PYTHON):  # in turn, or over nodes
+            self._dispatcher.run(operation, *arguments)
+        elif status:
+            raise self._dispatcher.failures.error(operation, status)
 
-    def _gather_rest(self, more: More, mine: Packed, root: int | None, _operator: int = 0) -> Sequence[Received]:
+    def _gather_rest(self, more: More, mine: Packed, root: int | None) -> Sequence[Received]:
         """Return the objects of all ranks; nothing on a rank that does not get them."""
         is_given = root is None or self._rank == root
+        if more.are_equal_bytes():
+            return self._gather_bytes(mine[1][0], root)
         pickles: Sequence[Any] | None = more.pickles
         sizes: Sequence[tuple[int, ...]] | None = more.sizes
         if not pickles:
@@ -102,6 +99,17 @@ class ObjectParts(Collectives):
                 for one, begin, length in zip(found, places, lengths, strict=True):
                     one.append(joined[begin : begin + length])
         return list(zip(pickles, found, strict=True)) if is_given and pickles else []
+
+    def _gather_bytes(self, part: np.ndarray, root: int | None) -> list[Made]:
+        """Return the `bytes` of all ranks, which have one length; nothing on a rank that does not get them. Those of
+        this rank stay where they are."""
+        if root is not None and self._rank != root:
+            self.gather(part, root)
+            return []
+        made = [part.base if rank == self._rank else new_bytes(part.size) for rank in range(self._size)]
+        table = _addresses(made)
+        self._move("all_gather" if root is None else "gather", part, None, 0, root or 0, 0, 0, address_of_bytes(table))
+        return [Made(one) for one in made]
 
     def _gather_equal(self, part: np.ndarray, root: int | None) -> np.ndarray | None:
         """Return the parts of all ranks, which have one length, side by side; None on a rank that does not get them."""
@@ -129,16 +137,6 @@ class ObjectParts(Collectives):
 
     def _collect(self, part: np.ndarray, root: int | None, **where: Any) -> Any:
         return self.all_gather_v(part, **where) if root is None else self.gather_v(part, root, **where)
-
-    def _scatter_rows(self, mine: list[Packed] | None, root: int) -> Received | More:
-        """Return this rank's object of those of the root."""
-        rows = self._free_rows.pop() if self._free_rows else Rows(self._size)
-        if mine:
-            rows.put_all(mine)
-        self.scatter(rows.all, root, out=rows.mine)
-        told = rows.get()
-        self._free_rows.append(rows)
-        return told
 
     def _scatter_rest(self, more: More, mine: list[Packed] | None, root: int) -> Received:
         """Return this rank's object. That of the root stays where it is."""
@@ -169,18 +167,13 @@ class ObjectParts(Collectives):
         parts[root] = _nothing()
         return self.scatter_v(_joined(parts), root, send_counts=[part.size for part in parts], out=parts[root])
 
-    def _exchange_rows(self, mine: list[Packed]) -> Sequence[Received] | More:
-        """Return the objects that the ranks have sent to this one."""
-        rows = self._free_rows.pop() if self._free_rows else Rows(self._size)
-        rows.put_all(mine)
-        self.all_to_all(rows.all, out=rows.all)
-        told = rows.get_all()
-        self._free_rows.append(rows)
-        return told
-
     def _exchange_rest(self, more: More, mine: list[Packed]) -> Sequence[Received]:
         pickles: Sequence[Any] | None = more.pickles
         sizes: Sequence[tuple[int, ...]] | None = more.sizes
+        if more.are_alike and more.operators[0] == ALIKE and pickles and sizes:
+            if more.are_equal_bytes():
+                return self._exchange_bytes([one[1][0] for one in mine])
+            return list(zip(pickles, self._exchange_equal(sizes[0], mine), strict=True))
         if not pickles or not sizes:
             if more.are_equal(self._size):
                 out = np.empty(self._size * more.longest, np.uint8)
@@ -200,6 +193,31 @@ class ObjectParts(Collectives):
             for one, begin, length in zip(buffers, places, lengths, strict=True):
                 one.append(out[begin : begin + length])
         return list(zip(pickles, buffers, strict=True))
+
+    def _exchange_equal(self, sizes: Sequence[int], mine: list[Packed]) -> list[list[np.ndarray]]:
+        """Return the buffers of each object that this rank gets. Those of all objects of all ranks have these sizes."""
+        buffers: list[list[np.ndarray]] = [[] for _ in mine]
+        for k, length in enumerate(sizes):
+            out = np.empty(self._size * length, np.uint8)
+            self.all_to_all(np.concatenate([one[1][k] for one in mine]), out=out)
+            for i, one in enumerate(buffers):
+                one.append(out[i * length : (i + 1) * length])
+        return buffers
+
+    def _exchange_bytes(self, parts: list[np.ndarray]) -> list[Made]:
+        """Return the `bytes` that the ranks have sent to this one, of one length on all ranks. Those of this rank for
+        itself stay where they are."""
+        length = parts[0].size
+        given = [part.base for part in parts]
+        made = [given[rank] if rank == self._rank else new_bytes(length) for rank in range(self._size)]
+        tables = _addresses(given), _addresses(made), struct.pack("=2q", 1, self._size * length)
+        self._move("all_to_all", parts[0], None, 0, 0, 0, 0, *(length,) * 5, *map(address_of_bytes, tables))
+        return [Made(one) for one in made]
+
+
+def _addresses(values: Sequence[Any]) -> bytes:
+    """Return a table of the addresses of `bytes`."""
+    return struct.pack(f"={len(values)}q", *map(address_of_bytes, values))
 
 
 def _to_move(data: bytes) -> np.ndarray:

@@ -5,8 +5,9 @@ whatever the operator does, and the operator need be neither associative nor com
 exception on that rank, the exception is sent out in place of the result, and every rank raises `OperatorFailed`.
 
 Where the operator of that rank is one of Python's own, and all objects are numbers, each rank computes the
-same result from the same pickles, and nothing is sent out. The ranks decide by what all of them have gathered: the row
-of that rank says which operator it has passed. If the operator raises, all of them go the other way.
+same result from the same pickles, and nothing is sent out. The row of that rank says which operator it has passed. If
+the operator raises, it raises on all ranks. In all other cases the row of some rank says that the call goes on: that of
+a rank whose object is no number, or of that rank with another operator.
 
 Where that operator is `operator.add`, and all objects are arrays of numpy of one shape and dtype, the ranks sum these
 by an `all_reduce`: of integers, and of floats on two ranks, every order of additions gives the same bits. numpy may
@@ -17,17 +18,17 @@ from __future__ import annotations
 
 import operator
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import accumulate, islice
+from pickle import loads
 from types import BuiltinFunctionType
-from typing import Any, Literal, NoReturn, cast, overload
+from typing import Any, Literal, NoReturn, TypeAlias, overload
 
 import numpy as np
 
-from shmcoll.calls import arguments as given
 from shmcoll.calls.pickling import Packed, Received, loaded, packed
-from shmcoll.communicator.object_rows import More
+from shmcoll.communicator.object_rows import GOES_ON, More, Rows
 from shmcoll.communicator.objects import Objects, Parts
 from shmcoll.engine.system.handlers import reraise_of_handler
 from shmcoll.engine.system.text import shown
@@ -37,8 +38,9 @@ from shmcoll.runtime import user_code
 from shmcoll.runtime.work import Work
 
 ObjectOperator = Callable[[Any, Any], Any]
+Outcome: TypeAlias = tuple[str | None, Exception | None, Any]  # an error in words, the exception, the result
 
-#: operators, by their numbers in rows from 1 on, and types for which they give the same result on all ranks
+#: operators, by their numbers in rows, and types for which they give the same result on all ranks
 _OPERATORS: tuple[ObjectOperator, ...] = operator.add, operator.mul, max, min, operator.and_, operator.or_, operator.xor
 _NUMBERS = {op: i for i, op in enumerate(_OPERATORS, 1)}
 _SIMPLE = frozenset((int, float, complex, bool))
@@ -130,9 +132,9 @@ class ObjectReductions(Objects):
         try:
             if async_op:
                 return self._later(
-                    "all_reduce_object", lambda: self._reduce_objects("all_reduce_object", value, op, None), value
+                    "all_reduce_object", lambda: self._reduce_objects("all_reduce_object", value, op, -1), value
                 )
-            return self._reduce_objects("all_reduce_object", value, op, None)
+            return self._reduce_objects("all_reduce_object", value, op, -1)
         except BaseException as error:
             shorten(error)
             raise
@@ -205,76 +207,85 @@ class ObjectReductions(Objects):
 
     # --- how ----------------------------------------------------------------------------------------------------------
 
-    def _reduce_objects(self, operation: str, value: Any, op: ObjectOperator, root: int | None) -> Any:
-        """Reduce the objects on rank `root`, or on all ranks."""
+    def _reduce_objects(self, operation: str, value: Any, op: ObjectOperator, root: int) -> Any:
+        """Reduce the objects on rank `root`, or on all ranks if it is -1."""
         try:
-            rank = self._dispatcher.failures.name
-            at = 0 if root is None else given.as_root(root, self._size, operation, rank)
-            _check_operator(op, operation, rank)
-            mine = packed(value, operation, rank)
+            call = (type(root) is int and self._object_calls[operation].get(root)) or self._prepared(operation, root)
+            _check_operator(op, operation, call.rank)
+            mine = packed(value, operation, call.rank)
         except Exception as error:
             self._dispatcher.refused(operation, error)
             raise
-        cause: Exception | None = None
-        number = _NUMBERS.get(op, 0) if type(op) is BuiltinFunctionType else 0
-        if mine[1] and _is_added(value, self._size):
-            number |= _ARRAY
-
-        def send_out(parts: Parts, told: Packed | None) -> Received:
-            return cast(Received, parts._all_parts(Parts._broadcast_row, Parts._broadcast_rest, (told, at)))
-
-        def combine(parts: Parts) -> tuple[str | None, Any]:
-            nonlocal cause
-            rows = parts._gather_rows(mine, at, number)
-            found = None
-            if isinstance(rows, More):
-                if _are_alike(rows, at):
-                    found = _sum(parts, value)
-                if not found:
-                    rows = parts._gather_rest(rows, mine, at)
-            elif parts.operator_found:
-                found = _combined(rows, _OPERATORS[parts.operator_found - 1])
-            if found:
-                return None, found[0] if root is None or self._rank == root else None
-            if parts.rank != at:
-                told = loaded(send_out(parts, None))
-                return (told, None) if type(told) is _Failure else (None, told)
-            result = None
-            try:
-                result = reduce(_guarded(op), _objects(cast(Sequence[Received], rows)))
-                outcome = packed(result if root is None else None, operation, rank)
-            except Exception as error:
-                cause = error
-                outcome = packed(_Failure(_in_words(error, op)), operation, rank)
-            send_out(parts, outcome)
-            return None if cause is None else _in_words(cause, op), result
-
-        failure, result = self._compose(operation, combine, -1 if root is None else root)
+        at, is_given = max(call.root, 0), call.root in (-1, self._rank)
+        if mine[1]:  # then the row says that other parts follow
+            number = _ARRAY if _is_added(value, self._size) else 0
+        else:
+            number = 0 if type(value) in _SIMPLE else GOES_ON
+        known = _NUMBERS.get(op, 0) if type(op) is BuiltinFunctionType else 0
+        number |= known or (GOES_ON if self._rank == at else 0)
+        rows = call.free_rows()
+        rows.put(*mine, number)
+        told = call.make(rows, self._combine, operation, value, op, mine, at)
+        failure, cause, result = told or _numbers(rows, at)
+        call.give_back(rows)
         if failure is not None:
             self._raise(operation, at, failure, cause)
-        return result
+        return result if is_given else None
+
+    def _combine(
+        self,
+        parts: Parts,
+        told: Sequence[Received] | More,
+        operation: str,
+        value: Any,
+        op: ObjectOperator,
+        mine: Packed,
+        at: int,
+    ) -> Outcome:
+        """Make the other parts of a reduction on rank `at`, of objects that are not all numbers, or by an operator that
+        is not Python's."""
+        if isinstance(told, More):
+            if _are_alike(told, at) and (total := _sum(parts, value)) is not None:
+                return None, None, total
+            told = parts._gather_rest(told, mine, at)
+        send_out = parts._prepared("broadcast_object", at)
+        if self._rank != at:
+            got = send_out.broadcast(None)
+            return (got, None, None) if type(got) is _Failure else (None, None, got)
+        rank, cause, failure, result = self._dispatcher.failures.name, None, None, None
+        try:
+            result = reduce(_guarded(op), map(loaded, told))
+            outcome = packed(result if operation == "all_reduce_object" else None, operation, rank)
+        except Exception as error:
+            cause, failure = error, _in_words(error, op)
+            outcome = packed(_Failure(failure), operation, rank)
+        send_out.broadcast(outcome)
+        return failure, cause, result
 
     def _scan_objects(self, operation: str, value: Any, op: ObjectOperator) -> Any:
         try:
             rank = self._dispatcher.failures.name
             _check_operator(op, operation, rank)
-            mine = packed(value, operation, rank)
+            call, mine = self._prepared(operation), packed(value, operation, rank)
         except Exception as error:
             self._dispatcher.refused(operation, error)
             raise
         cause: Exception | None = None
 
-        def combine(parts: Parts) -> Any:
+        def combine(parts: Parts, told: Sequence[Received] | More) -> Any:
             nonlocal cause
             outcomes: list[Packed] | None = None
-            rows = parts._all_parts(Parts._gather_rows, Parts._gather_rest, (mine, 0))
+            if isinstance(told, More):
+                told = parts._gather_rest(told, mine, 0)
+            results = parts._prepared("scatter_object", 0)
             if parts.rank == 0:
+                objects = map(loaded, told)
                 try:
                     # Each result is pickled at once, because the operator may change it to make the next one
                     if operation == "scan_object":
-                        outcomes = [_pickled(None, one) for one in accumulate(_objects(rows), _guarded(op))]
+                        outcomes = [_pickled(None, one) for one in accumulate(objects, _guarded(op))]
                     else:
-                        before = islice(_objects(rows), self._size - 1)
+                        before = islice(objects, self._size - 1)
                         outcomes = [
                             _pickled(None, None),
                             *(_pickled(None, one) for one in accumulate(before, _guarded(op))),
@@ -282,9 +293,13 @@ class ObjectReductions(Objects):
                 except Exception as error:
                     cause = error
                     outcomes = [_pickled(_in_words(error, op), None)] * self._size
-            return loaded(parts._all_parts(Parts._scatter_rows, Parts._scatter_rest, (outcomes, 0)))
+            got = results.scatter(outcomes)
+            return loaded(outcomes[0]) if outcomes else got
 
-        failure, result = self._compose(operation, combine)
+        rows = call.free_rows()
+        rows.put(*mine, GOES_ON)  # whatever the rows hold
+        failure, result = call.make(rows, combine)
+        call.give_back(rows)
         if failure is not None:
             self._raise(operation, 0, failure, cause)
         return result
@@ -319,26 +334,19 @@ def _are_alike(more: More, root: int) -> bool:
     return are_added and len(set(more.pickles)) == len(set(more.sizes or ())) == 1
 
 
-def _sum(parts: Parts, mine: np.ndarray) -> tuple[np.ndarray] | None:
+def _sum(parts: Parts, mine: np.ndarray) -> np.ndarray | None:
     """Return the sum of the arrays of all ranks, if numpy adds them without a complaint."""
     total = parts.all_reduce(mine)
-    return (total,) if mine.dtype.char in _INTEGERS or np.isfinite(total).all() else None
+    return total if mine.dtype.char in _INTEGERS or np.isfinite(total).all() else None
 
 
-def _combined(rows: Sequence[Received], op: ObjectOperator) -> tuple[Any] | None:
-    """Return the result, if the objects are simple and the operator takes them."""
-    objects = [loaded(one) for one in rows]
-    if not _SIMPLE.issuperset(map(type, objects)):
-        return None
+def _numbers(rows: Rows, at: int) -> Outcome:
+    """Return what each rank finds by itself: the objects are numbers, and the operator of rank `at` is Python's."""
     try:
-        return (reduce(op, objects),)
+        return None, None, reduce(_OPERATORS[rows.operator_of(at) - 1], map(loads, rows.pickles))
     except Exception as error:
         reraise_of_handler(error)
-        return None
-
-
-def _objects(rows: Sequence[Received]) -> Iterator[Any]:
-    return map(loaded, rows)
+        return _in_words(error, _OPERATORS[rows.operator_of(at) - 1]), error, None
 
 
 def _guarded(op: ObjectOperator) -> ObjectOperator:
@@ -346,7 +354,7 @@ def _guarded(op: ObjectOperator) -> ObjectOperator:
 
 
 def _pickled(failure: str | None, result: Any) -> Packed:
-    return pickle.dumps((failure, result), 5), []
+    return pickle.dumps((failure, result), 5), ()
 
 
 def _in_words(error: BaseException, op: ObjectOperator) -> str:

@@ -5,13 +5,21 @@
            {-1 - number of buffers, size, operator} of one whose pickle follows, too
 
 The size is that of the pickle. A pickle follows if the row has no room for it: all ranks see that from the first two
-words. The upper half of the size of a whole object, or the word behind it, is a number that the rank has passed to a
-reduction (`object_reductions.py`), or 0.
+words. The size of a whole object has 16 bits. The bits above it, or the word behind it, are a number that the rank has
+passed to a reduction (`object_reductions.py`), or 0.
+
+If the upper half of the first word of a row is not 0, the call goes on (`engine/native/object_rows.py`): other parts
+follow, or the number of a reduction has the bit GOES_ON.
+
+In an all_to_all that number is ALIKE if all objects of the sender have the same pickle and sizes. If all rows that a
+rank gets are equal, and say so, all rows of the call are.
 
 Rows that are written together (`put_all`) are of one kind, and have the largest number of buffers: those that an object
 does not have are of 0 bytes. If the pickles follow, all rows have the largest size. A pickle says itself where it ends.
 The rows of a call are used again by later ones.
 """
+
+from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
@@ -19,19 +27,23 @@ from typing import TypeAlias
 
 import numpy as np
 
-from shmcoll.calls.pickling import Packed
+from shmcoll.calls.pickling import BYTES_OF_BUFFER, Packed
+from shmcoll.engine.context import ROWS
 from shmcoll.engine.layout import WORD
+from shmcoll.engine.native.object_rows import BYTES, SIZE_BITS
 
-BYTES = 512  # of a row
 LONGEST = BYTES - WORD  # bytes of a pickle in a row
 
 MOST_EQUAL = 256 << 10  # bytes of all pickles together, if they do not have one length
 
-_OPERATOR_SHIFT = 32
+_OPERATOR_SHIFT = 16
 _SIZES = (1 << _OPERATOR_SHIFT) - 1
+ALIKE = 1
+GOES_ON = 1 << (SIZE_BITS - _OPERATOR_SHIFT)  # in the number of a reduction
 
 _FORMAT = f"q{LONGEST}s"
-_ROW, _HEAD, _SIZE = struct.Struct("=" + _FORMAT), struct.Struct("=qqq"), struct.Struct("=q")
+_ROW, _HEAD = struct.Struct("=" + _FORMAT), struct.Struct("=qqq")
+_put_whole = _ROW.pack_into
 _ROOM = BYTES - _HEAD.size  # for the sizes of buffers and a pickle
 
 #: rows by the number of buffers whose sizes they hold
@@ -46,10 +58,10 @@ class More:
 
     counts, lengths: of the buffers, and of the pickle, of each object. buffers, longest: the largest of these.
     operators: what the ranks have passed. pickles, sizes: the pickle of each object, and the sizes of its buffers; None
-    if pickles follow.
+    if pickles follow. are_alike: all rows are equal.
     """
 
-    __slots__ = ("buffers", "counts", "lengths", "longest", "operators", "pickles", "sizes")
+    __slots__ = ("are_alike", "buffers", "counts", "lengths", "longest", "operators", "pickles", "sizes")
 
     pickles: tuple[bytes | None, ...] | None
     sizes: tuple[tuple[int, ...], ...] | None
@@ -61,11 +73,25 @@ class More:
         operators: tuple[int, ...],
         pickles: tuple[bytes | None, ...],
         sizes: tuple[tuple[int, ...], ...],
+        *,
+        are_alike: bool = False,
     ):
         self.counts, self.lengths, self.operators = counts, lengths, operators
-        self.buffers, self.longest = max(counts), max(lengths)
+        self.buffers, self.longest = (counts[0], lengths[0]) if are_alike else (max(counts), max(lengths))
+        self.are_alike = are_alike
         are_here = None not in pickles
         self.pickles, self.sizes = (pickles, sizes) if are_here else (None, None)
+
+    @classmethod
+    def of_equal(cls, row: Row, size: int) -> More:
+        """Return what so many rows say that are equal."""
+        count, length, operator, data, sizes = row
+        every = (count,) * size, (length,) * size, (operator,) * size, (data,) * size, (sizes,) * size
+        return cls(*every, are_alike=True)
+
+    def are_equal_bytes(self) -> bool:
+        """Return whether the objects are long `bytes` of one length."""
+        return self.are_alike and self.pickles is not None and self.pickles[0] == BYTES_OF_BUFFER
 
     def are_equal(self, size: int) -> bool:
         """Return whether the pickles move in blocks of equal lengths, one for each of so many ranks."""
@@ -74,28 +100,52 @@ class More:
 
 class Rows:
     """The rows of one call. mine: that of this rank, by itself, which is number 0; all: one for each rank, from number
-    1 on."""
+    1 on. arguments: those of the native entry that exchanges them. pickle, pickles: the memory of row 0, and of each
+    other row, behind the first word; a pickle says itself where it ends.
 
-    def __init__(self, size: int):
+    collective, root: how they are exchanged. mark: of the composite call, for native code.
+    """
+
+    __slots__ = ("_all", "_bytes", "_reads_all", "_words", "all", "arguments", "mine", "pickle", "pickles")
+
+    def __init__(self, size: int, collective: str, root: int, rank: int, mark: int):
         self._bytes = bytearray((1 + size) * BYTES)
+        self._words = memoryview(self._bytes).cast("q")
         memory = np.frombuffer(self._bytes, np.uint8).reshape(-1, BYTES)
         self.mine, self.all = memory[:1], memory[1:]
         self._all = struct.Struct("=" + _FORMAT * size)
+        self._reads_all = collective in ("all_gather", "all_to_all")
+        x = self.all if collective == "all_to_all" or (collective == "scatter" and rank == root) else self.mine
+        out = self.all if self._reads_all else self.mine
+        self.arguments = (x, out, ROWS, root if collective in ("broadcast", "scatter") else 0, 0, mark)
+        self.pickle, *self.pickles = (memoryview(self._bytes)[i * BYTES :][WORD:BYTES] for i in range(1 + size))
 
     def put(self, data: bytes, buffers: Sequence[np.ndarray], operator: int = 0) -> None:
         """Write an object into row 0."""
         if buffers or len(data) > LONGEST:
             self._put_head(0, data, len(data), [buffer.size for buffer in buffers], operator)
         else:
-            _ROW.pack_into(self._bytes, 0, len(data) | operator << _OPERATOR_SHIFT, data)
+            _put_whole(self._bytes, 0, len(data) | operator << _OPERATOR_SHIFT, data)
 
     def put_all(self, objects: Sequence[Packed]) -> None:
         """Write an object for each rank."""
-        most, longest = (max([len(one[k]) for one in objects]) for k in (1, 0))
-        if most == 0 and longest <= LONGEST:
-            for i, (data, _) in enumerate(objects, 1):
-                _ROW.pack_into(self._bytes, i * BYTES, len(data), data)
+        place = BYTES
+        for data, buffers in objects:
+            if buffers or len(data) > LONGEST:
+                self._put_heads(objects)
+                return
+            _put_whole(self._bytes, place, len(data), data)
+            place += BYTES
+
+    def _put_heads(self, objects: Sequence[Packed]) -> None:
+        data, buffers = objects[0]
+        sizes = [buffer.size for buffer in buffers]
+        are_alike = [one is data and [buffer.size for buffer in others] == sizes for one, others in objects]
+        if all(are_alike):
+            self._put_head(1, data, len(data), sizes, ALIKE)
+            self._bytes[BYTES:] = self._bytes[BYTES : 2 * BYTES] * len(objects)
             return
+        most, longest = (max([len(one[k]) for one in objects]) for k in (1, 0))
         fit = _fits(most, longest)
         for i, (data, buffers) in enumerate(objects, 1):
             sizes = [buffer.size for buffer in buffers] + [0] * (most - len(buffers))
@@ -108,24 +158,31 @@ class Rows:
         else:
             _HEAD.pack_into(self._bytes, i * BYTES, -1 - count, length, operator)
 
-    def get(self) -> bytes | More:
-        """Return the object of row 0, or what it says of other parts."""
+    def say_more(self) -> bool:
+        """Return whether the call goes on, as native code finds out."""
+        found = self._all.unpack_from(self._bytes, BYTES)[::2] if self._reads_all else _ROW.unpack_from(self._bytes)[:1]
+        return any(size >> SIZE_BITS for size in found)
+
+    def told(self) -> bytes | tuple[bytes, ...] | More:
+        """Return the object of row 0, or those of all ranks; or what the rows say of other parts."""
+        return self._get_all() if self._reads_all else self._get()
+
+    def _get(self) -> bytes | More:
         size, data = _ROW.unpack_from(self._bytes)
-        return _of_equal_rows(self._of_row(0, size, data), 1) if size < 0 else data
+        return More.of_equal(self._of_row(0, size, data), 1) if size < 0 else data
 
-    def get_all(self) -> tuple[bytes, ...] | More:
-        """Return the objects of all ranks, or what their rows say of other parts."""
-        found = self._all.unpack_from(self._bytes, BYTES)
-        sizes = found[::2]
-        if min(sizes) >= 0:
+    def _get_all(self) -> tuple[bytes, ...] | More:
+        size, rows = self._words[BYTES // WORD], self._bytes[BYTES:]
+        if size < 0 and rows == rows[:BYTES] * len(self.pickles):
+            return More.of_equal(self._of_row(1, size), len(self.pickles))
+        found = self._all.unpack_from(rows)
+        if min(found[::2]) >= 0:
             return found[1::2]
-        if found.count(found[1]) == found.count(found[0]) == len(sizes):
-            return _of_equal_rows(self._of_row(1, *found[:2]), len(sizes))
-        rows = zip(sizes, found[1::2], strict=True)
-        return More(*zip(*[self._of_row(i, size, data) for i, (size, data) in enumerate(rows, 1)], strict=True))
+        pairs = zip(found[::2], found[1::2], strict=True)
+        return More(*zip(*[self._of_row(i, size, data) for i, (size, data) in enumerate(pairs, 1)], strict=True))
 
-    def _of_row(self, i: int, size: int, data: bytes) -> Row:
-        """Return what a row says. size, data: its first word, and the others."""
+    def _of_row(self, i: int, size: int, data: bytes = b"") -> Row:
+        """Return what a row says. size, data: its first word, and the others if it holds an object whole."""
         if size >= 0:
             return 0, size & _SIZES, size >> _OPERATOR_SHIFT, data, ()
         count = -1 - size
@@ -137,14 +194,7 @@ class Rows:
 
     def operator_of(self, rank: int) -> int:
         """Return which operator a rank has passed, whose object its row holds."""
-        (size,) = _SIZE.unpack_from(self._bytes, (1 + rank) * BYTES)
-        return int(size) >> _OPERATOR_SHIFT
-
-
-def _of_equal_rows(row: Row, size: int) -> More:
-    """Return what so many rows say that are equal."""
-    count, length, operator, data, sizes = row
-    return More((count,) * size, (length,) * size, (operator,) * size, (data,) * size, (sizes,) * size)
+        return self._words[(1 + rank) * BYTES // WORD] >> _OPERATOR_SHIFT
 
 
 def _fits(count: int, length: int) -> bool:

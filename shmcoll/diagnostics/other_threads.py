@@ -14,17 +14,17 @@ from shmcoll.collectives import OPERATION_NAMES
 from shmcoll.diagnostics.call_site import at_site, in_frame, short_path
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import COMPOSITE_NAMES, WORD
-from shmcoll.engine.native.tables import CALL_BITS
+from shmcoll.engine.native.tables import CALL_BITS, COMPOSITE
 from shmcoll.engine.system.green_threads import check_threads
 from shmcoll.engine.system.tracebacks import is_ours
 from shmcoll.errors import CallNotAllowed
 
 GRAPH_CALLS = ("all_gather", "all_gather_v", "all_to_all", "all_to_all_v")
 
-_COMPOSITE, _GRAPH = 128, 192  # codes of composite calls, and of those of neighbours, are from here on
+_GRAPH = 192  # codes of calls of neighbours are from here on
 #: the lower bits of COLLECTIVE and MET
 CODES = {name: code for code, name in enumerate(OPERATION_NAMES)}
-CODES |= {name: _COMPOSITE + code for code, name in enumerate(COMPOSITE_NAMES[1:], 1)}
+CODES |= {name: COMPOSITE + code for code, name in enumerate(COMPOSITE_NAMES[1:], 1)}
 CODES |= {f"graph.{name}": _GRAPH + i for i, name in enumerate(GRAPH_CALLS)}
 _NAMES = {code: name for name, code in CODES.items()} | {0: "a collective"}
 

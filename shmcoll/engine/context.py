@@ -134,6 +134,7 @@ LATER = 16  # phases from here on belong to a call that has begun; all other cal
 
 RECV_PHASE = REDUCTION  # of recv: FETCH, DATA, TRY, ...
 SEND_MEMORY = REDUCTION  # of send: where the memory is that it has asked for, or how it goes on without any
+ROWS = 0xFF  # in REDUCTION, of a collective that exchanges rows of objects, see `engine/native/object_rows.py`
 FORM = ALGORITHM  # of a message: ARRAY, WHOLE, SEGMENTS
 
 WANTED = DETAIL  # of a send that returns ASKS: bytes of memory, or EMPTY_RING, BLOCKED, FINISHED of `send.py`
@@ -148,6 +149,9 @@ UNLIKE_AXIS, UNLIKE_NEIGHBOUR = DETAIL, DETAIL_2  # 1 + the axis along which CUL
     OK, NO_EFFECT, GIVES_WAY, BUSY, ABORTED, TIMEOUT_PASSED, MISMATCH, PEER_LOST, REFUSED, INTERRUPTED, BROKEN, HALFWAY,
     RAISED, DEADLOCKED, UNREADABLE, UNDER_WAY, NOT_ALONE, NO_MEMORY,
 ) = range(18)  # fmt: skip
+
+# Below OK: rows of objects have been exchanged, and other parts follow. GOES_ON_ALONE: COLLECTIVE has this thread now
+GOES_ON, GOES_ON_ALONE = -1, -2
 
 # NO_EFFECT: the call has ended, or has not begun, and the group goes on. Why:
 NEEDS_PYTHON = NO_EFFECT  # entry and gate: Python must look at the arguments; nothing has been published

@@ -169,6 +169,7 @@ HEADER_EXPOSED, HEADER_RESULT, HEADER_EXPOSED_BYTES, HEADER_RESULT_BYTES = (HEAD
 #: code | (root + 1) << 8, root -1 if the call has no root; 0 for a call by itself. The header holds it from bit 24 on.
 ALGORITHM_BITS = 8
 COMPOSITE_SHIFT = 16
+COMPOSITE_CODE = 0xFF
 
 # widest values that HEADER_CALL holds
 MOST_CODES = 1 << 8  # operations, dtypes, reductions, algorithms: codes are below

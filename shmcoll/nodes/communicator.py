@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any, NoReturn, SupportsIndex
 
 from shmcoll.communicator.communicator import Communicator, name_methods
 from shmcoll.communicator.native_call import unrouted
-from shmcoll.communicator.objects import Parts
+from shmcoll.communicator.object_rows import Rows
+from shmcoll.communicator.objects import Parts, new_calls
+from shmcoll.engine import context as c
 from shmcoll.errors import CallNotAllowed, RankFailed
 from shmcoll.nodes import clocks, groups, survivors
 from shmcoll.nodes.dispatcher import NodesDispatcher
@@ -42,6 +44,7 @@ class NodesCommunicator(NodesSharedResults, NodesMessages):
         self._local_rank = dispatcher.local_rank
         self._splits = self._shrinks = 0
         self._composite = {}
+        self._object_calls = new_calls()
         self._open(dispatcher)  # type: ignore[arg-type]
         self._within = dispatcher.within
         self._closing = threading.RLock()
@@ -171,6 +174,21 @@ class NodesParts(Parts):
     def _load(self, name: str) -> Callable[..., int]:
         setattr(self, f"_{name}", unrouted)
         return unrouted
+
+    def _row_entry(self, collective: str) -> tuple[Callable[..., int], int]:
+        return unrouted, 0
+
+    def _move_rows(self, collective: str, entry: Callable[..., int], rows: Rows, root: int) -> int:
+        x, out, *_ = rows.arguments
+        if collective == "broadcast":
+            self.broadcast(x, root)
+        elif collective == "scatter":
+            self.scatter(x, root, out=out)
+        elif collective == "all_gather":
+            self.all_gather(x, out=out)
+        else:
+            self.all_to_all(x, out=out)
+        return c.GOES_ON if rows.say_more() else c.OK
 
 
 name_methods(NodesCommunicator)

@@ -71,11 +71,16 @@ class Profile:
         """The ns that the calls of the communicator have waited so far."""
         return int(self.words[p.WAITED // WORD])
 
+    @property
+    def is_inside(self) -> bool:
+        """Whether a composite call is recorded now, so that other calls are parts of it."""
+        return bool(self.words[p.PARTS // WORD])
+
     @contextmanager
     def composite(self, name: str, words: np.ndarray) -> Iterator[None]:
         """Record the block as one call, whose parts native code records, unless it is a part itself. words: the
         context."""
-        if self.words[p.PARTS // WORD]:
+        if self.is_inside:
             yield
             return
         waited, moved, begun = self.waited, int(words[c.MOVED // WORD]), time.monotonic_ns()

@@ -59,9 +59,12 @@ Two threads that make collectives at the same time are refused, because their or
 makes all its collectives in order, and so does the worker, so the word COLLECTIVE has the one thread that waits in the
 line with a blocking collective, or is between the parts of one (`alone`). It is written under `guard`, after a check
 that no other thread is in a collective, and set to 0 at the beginning of `finally`. Meanwhile the entry refuses the
-collectives of all other threads by itself, and so does `meets` for those that come to the line or are submitted.
+collectives of all other threads by itself, and so does `meets` for those that come to the line or are submitted. The
+native entry writes it, too, when the first part of a call for objects has ended and others follow
+(`engine/native/object_rows.py`): then no other thread is in a collective, because this one was.
 
-The end. `drain` waits until no thread is between the parts of a collective, and calls `shut` under `guard`: from then
+The end. `drain` waits until no thread is between the parts of a collective, or in the first part of a call for objects,
+after which it may be. Then it calls `shut` under `guard`: from then
 on no thread takes a place. Then it waits for the places in the line.
 """
 
@@ -76,9 +79,10 @@ import numpy as np
 from shmcoll.diagnostics import other_threads
 from shmcoll.diagnostics.describe_call import MESSAGES
 from shmcoll.engine import context as c
+from shmcoll.engine import layout
 from shmcoll.engine.collective import ANY_SOURCE, PEER
 from shmcoll.engine.layout import WORD
-from shmcoll.engine.native.tables import CALL_BITS
+from shmcoll.engine.native.tables import CALL_BITS, COMPOSITE
 from shmcoll.errors import CallNotAllowed
 from shmcoll.runtime import refused_calls
 
@@ -88,6 +92,12 @@ _KIND = c.KIND // WORD
 _COLLECTIVE = c.COLLECTIVE // WORD
 REFUSED = object()  # the result of `alone` for a call that has not been made
 _NOT_COLLECTIVE = {*MESSAGES, "subgroup"}
+
+
+def _call_code(words: np.ndarray) -> int:
+    """Return the code of the call that is inside, as `engine/native/object_rows.py` does."""
+    composite = words.item(c.ALGORITHM // WORD) >> layout.COMPOSITE_SHIFT & layout.COMPOSITE_CODE
+    return COMPOSITE + composite if composite else words.item(c.OPERATION // WORD)
 
 
 class Ticket:
@@ -184,10 +194,18 @@ class Turns:
         if not collective or collective >> CALL_BITS == me:
             collective = 0
             if inside not in (0, me, words.item(_OWNER)) and not words.item(_KIND) & PEER:
-                collective = inside << CALL_BITS | words.item(c.OPERATION // WORD)
+                collective = inside << CALL_BITS | _call_code(words)
         if collective:
             self._words[c.MET // WORD] = collective
         return bool(collective)
+
+    def has_parts_to_make(self) -> bool:
+        """Return whether another thread is between the parts of a collective, or may be when the first has ended."""
+        words, me = self._words[: c.X // WORD].copy(), threading.get_ident()  # at one instant
+        if words.item(_COLLECTIVE) >> CALL_BITS not in (0, me):
+            return True
+        is_first = words.item(c.REDUCTION // WORD) == c.ROWS and not words.item(_KIND) & PEER
+        return is_first and words.item(_ACTIVE) not in (0, me, c.ENDED)
 
     def alone(
         self,
@@ -382,8 +400,7 @@ class Turns:
         """Shut, and wait until the line is empty."""
         while True:
             with self.guard:
-                collective = self._words.item(_COLLECTIVE) >> CALL_BITS
-                if collective in (0, threading.get_ident()):
+                if not self.has_parts_to_make():
                     self.shut()
                     break
             time.sleep(1e-4)

@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 
+from shmcoll.calls.pickling import LEAST_BYTES
 from tests.support.drawn_objects import same
 from tests.support.switches import LEAST_ALONE, LEAST_MOVED, LONGEST_ROW
 
@@ -28,6 +29,7 @@ KINDS = {
     "a long array": lambda i: filled(LEAST_MOVED + 13 * i, i),
     "bytes": lambda i: bytes(filled(3_001, i)),
     "long bytes": lambda i: bytes(filled(300_001 + i, i)),
+    "long bytes of one length": lambda i: bytes(filled(LEAST_BYTES, i)),
     "two arrays": lambda i: [filled(LEAST_MOVED, i), {"other": filled(LEAST_MOVED + 1, i)}],
     "an array and a long pickle": lambda i: (LONG, filled(LEAST_MOVED, i)),
     "many arrays": lambda i: [filled(LEAST_MOVED, i + k) for k in range(MANY)],
@@ -67,6 +69,27 @@ def test_all_kinds_side_by_side(ranks, n) -> None:
 
 class Other(np.ndarray):
     pass
+
+
+def test_bytes_that_are_of_one_length_on_some_ranks_only(ranks, n) -> None:
+    """Every rank must know whether it is so on all of them. Bytes are filled after they have been made: their hash is
+    that of what they hold, and those that are given stay as they are."""
+
+    def check(comm) -> list[str]:
+        wrong = []
+        for odd in range(-1, comm.size):
+            length = LEAST_BYTES + (comm.rank == odd)
+            mine = [bytes(filled(length, comm.rank + i)) for i in range(comm.size)]
+            before = list(map(bytearray, mine))
+            for got, i in ((comm.all_to_all_object(mine), comm.rank), (comm.all_gather_object(mine[0]), 0)):
+                want = [bytes(filled(LEAST_BYTES + (rank == odd), rank + i)) for rank in range(comm.size)]
+                if got != want or list(map(hash, got)) != list(map(hash, want)) or set(map(type, got)) != {bytes}:
+                    wrong.append(f"rank {odd} differs, block {i}")
+            if list(map(bytearray, mine)) != before:
+                wrong.append(f"rank {odd} differs: what was given has changed")
+        return wrong
+
+    assert ranks(n, check) == [[]] * n
 
 
 def test_arrays_arrive_as_pickle_makes_them(ranks) -> None:

@@ -19,7 +19,8 @@ from shmcoll.communicator.object_rows import BYTES, LONGEST
 from shmcoll.communicator.objects import Parts
 from shmcoll.diagnostics.flight_log import flights
 from shmcoll.diagnostics.rank_status import standings
-from shmcoll.engine.layout import FLIGHT_ENTRIES
+from shmcoll.engine import context as c
+from shmcoll.engine.layout import FLIGHT_ENTRIES, WORD
 from shmcoll.errors import CollectiveMismatch, CollectiveTimeout, RankFailed
 from tests.support.frames import line_of
 from tests.support.waiting import until
@@ -247,6 +248,9 @@ def test_who_leaves_between_two_parts_ends_the_group(ranks, monkeypatch, error):
             with pytest.raises(error, match="no more"):
                 comm.all_gather_object(np.zeros(LEAST_MOVED))
             monkeypatch.undo()
+            assert (
+                comm._dispatcher.words[c.COLLECTIVE // WORD] == 0
+            )  # else a thread that closes would wait for this one
         for _ in range(2):
             with pytest.raises(RankFailed) as caught:
                 comm.all_gather_object(np.zeros(LEAST_MOVED)) if comm.rank else comm.barrier()

@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 
 from shmcoll.collectives import RECORDS
+from shmcoll.communicator.object_rows import BYTES, GOES_ON
 from shmcoll.engine import context as c
 from shmcoll.engine.collective import PEER
 from shmcoll.engine.kernels.dtypes import DTYPES
-from shmcoll.engine.layout import WORD
+from shmcoll.engine.layout import COMPOSITE_NAMES, WORD
 from shmcoll.engine.messages.recv import FETCH
 from shmcoll.engine.messages.ring_buffers import ARRAY, PART_BYTES
 from shmcoll.engine.messages.send import BEGIN, BESIDE
 from shmcoll.engine.native import entering, entry
-from shmcoll.engine.native.tables import CALL_BITS, new_context
+from shmcoll.engine.native.tables import CALL_BITS, COMPOSITE, new_context
 from tests.support import layouts, switches
 
 
@@ -236,6 +237,44 @@ def test_which_collectives_are_not_alone(ranks, monkeypatch, fast):
         "waits behind this turn": (c.OK, 0, True),
         "ended": (c.BUSY, 0, False),
     }
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_who_goes_on_with_other_parts(ranks, monkeypatch, fast):
+    """COLLECTIVE is written when a row says that the call goes on, unless it is written or this thread has the turn."""
+    switches.use_entry(monkeypatch, fast=fast)
+
+    def calls(comm) -> dict[str, tuple[int, int]]:
+        words, me, other = comm._dispatcher.words, threading.get_ident(), threading.get_ident() + 4096
+        states = {  # OWNER, COLLECTIVE
+            "by itself": (0, 0),
+            "receives are posted": (c.RECEIVES_POSTED, 0),
+            "within another call": (0, me << CALL_BITS | 132),
+            "the turn": (me, 0),
+            "the turn, before another thread": (me, other << CALL_BITS | 132),
+        }
+        told = {}
+        for name, state in states.items():
+            for what, length, number in (("", 10, 0), (", goes on", 10, GOES_ON), (", a long pickle", BYTES, 0)):
+                words[c.OWNER // WORD], words[c.COLLECTIVE // WORD] = state
+                call = comm._prepared("broadcast_object", 0)
+                rows = call.free_rows()
+                rows.put(bytes(length), (), number)
+                status = call._entry(*rows.arguments)
+                left = words.item(c.COLLECTIVE // WORD)
+                told[name + what] = status, 0 if left == state[1] else left - (me << CALL_BITS)
+                words[: c.THREAD // WORD] = 0
+        return told
+
+    (told,) = ranks(1, calls)
+    code = COMPOSITE + COMPOSITE_NAMES.index("broadcast_object")
+    for name, got in told.items():
+        if "," not in name.removeprefix("the turn, before"):
+            assert got == (c.OK, 0), name
+        elif name.startswith(("by itself", "receives")):
+            assert got == (c.GOES_ON_ALONE, code), name
+        else:
+            assert got == (c.GOES_ON, 0), name
 
 
 @pytest.mark.parametrize("fast", [True, False])

@@ -226,12 +226,14 @@ def each_as_the_first(comm) -> dict[str, str]:
             continue
         with Held(comm, control, call):
             told[name] = str(refusal(comm, CALLS["barrier"]))
+            told[f"asynchronously, {name}"] = str(refusal(comm, BEGUN["asynchronous barrier"]))
     return told
 
 
 def check_firsts(told: dict[str, str]) -> None:
     for name, text in told.items():
-        inside = "reduce_scatter" if name == "reduce_scatter_v" else name.split()[-1]
+        last = name.split()[-1]
+        inside = "reduce_scatter" if last == "reduce_scatter_v" else last
         assert f"thread 'the first' is in {inside} of the same communicator" in text, name
     assert len(told) >= len(CALLS)
 
@@ -278,6 +280,28 @@ def test_a_call_of_several_parts_is_one_call(ranks):
     where = f"called at tests/runtime/test_two_threads.py:{line}."
     assert told.count(f"thread 'the first' is in all_reduce_object of the same communicator, {where}") == 2, told
     assert total == other == 3
+
+
+def closed_in_the_first_part(comm) -> tuple[bool, list[bytes]]:
+    """Another thread closes the group while this one is in the first part of a call for objects. Returns whether that
+    waits for the other parts, and the object."""
+    group, control, got = comm.dup(), comm.dup(), []
+    value = bytes(range(256)) * 100
+    if comm.rank:
+        control.barrier()
+        got.append(group.broadcast_object(value, 1))
+        group.close()
+        return True, got
+    closing = threading.Thread(target=group.close)
+    with Held(group, control, lambda held: got.append(held.broadcast_object(None, 1))):
+        waits = group._dispatcher.worker.turns.has_parts_to_make()
+        closing.start()
+    closing.join()
+    return waits, got
+
+
+def test_a_group_is_not_closed_between_two_parts(ranks):
+    assert ranks(2, closed_in_the_first_part) == [(True, [bytes(range(256)) * 100])] * 2
 
 
 def what_is_allowed(comm) -> list[float]:

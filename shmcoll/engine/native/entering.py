@@ -28,9 +28,10 @@ would wait for itself.
 Collectives of two threads at once are refused, because their order may differ between ranks. The answer is NOT_ALONE,
 and MET says which thread makes a collective, and which one. Two words show it: ACTIVE and KIND, if the collective of
 another thread is inside; and COLLECTIVE, if it is made of several calls or waits for its turn (`runtime/turns.py`
-writes it). COLLECTIVE and MET hold a thread and the code of an operation, or 0. The worker refuses nobody, and is not
-refused by a thread that waits behind it: an asynchronous call has had its place since it was issued. It calls in a
-turn, so OWNER tells it from a thread that makes a blocking call: that has no turn, or has written COLLECTIVE.
+writes it, and `object_rows.py` at the end of the first part of a call for objects). COLLECTIVE and MET hold a thread
+and the code of an operation, or 0. The worker refuses nobody, and is not refused by a thread that waits behind it: an
+asynchronous call has had its place since it was issued. It calls in a turn, so OWNER tells it from a thread that makes
+a blocking call: that has no turn, or has written COLLECTIVE.
 """
 
 from shmcoll.engine import context as c
@@ -40,6 +41,7 @@ from shmcoll.engine.messages.ring_buffers import PART_BYTES
 from shmcoll.engine.messages.send import BEGIN, BESIDE
 from shmcoll.engine.native import cpython as py
 from shmcoll.engine.native.call_places import note_place
+from shmcoll.engine.native.object_rows import call_code, status_of_rows
 from shmcoll.engine.native.tables import CALL_BITS
 from shmcoll.engine.native.window_memory import has_memory
 from shmcoll.engine.protocol.flight_recorder import forget_message, note_end
@@ -65,7 +67,7 @@ def is_not_alone(ctx):
         return 1
     if inside == 0 or inside in (me, owner) or peek(ctx + c.KIND) & PEER:
         return 0
-    poke(ctx + c.MET, inside << CALL_BITS | peek(ctx + c.OPERATION))
+    poke(ctx + c.MET, inside << CALL_BITS | call_code(ctx))
     return 1
 
 
@@ -90,7 +92,7 @@ def goes_on(ctx, phase):
 
 
 def run_routine(ctx, routine, kind):
-    """Call a routine without the GIL, and return its status."""
+    """Call a routine without the GIL, and return its status; that of the rows, if it has exchanged rows of objects."""
     if peek(ctx + c.COMMIT_BY) and not has_memory(ctx, kind):
         return c.NO_MEMORY
     me = py.thread_id()
@@ -111,6 +113,8 @@ def run_routine(ctx, routine, kind):
     poke(ctx + c.ACTIVE, active_after(ctx, status, me))
     if kind & PEER == 0 and status == c.OK:
         note_place(ctx, thread)
+        if peek(ctx + c.REDUCTION) == c.ROWS:
+            return status_of_rows(ctx, me)
     return status
 
 

@@ -28,6 +28,7 @@ HANDLE = CALLBACK + WORD  # address of the context itself, once jitted code may 
 OWN_TABLE = HANDLE + WORD  # a table of counts, see `entry_counts.py`
 
 CALL_BITS = 8  # of COLLECTIVE and MET, below the thread: the code of the call (`diagnostics/other_threads.py`)
+COMPOSITE = 128  # codes of composite calls are from here on; below, they are those of operations
 
 
 def context_words(ranks: int) -> int:
