@@ -100,8 +100,8 @@ class More:
 
 class Rows:
     """The rows of one call. mine: that of this rank, by itself, which is number 0; all: one for each rank, from number
-    1 on. arguments: those of the native entry that exchanges them. pickle, pickles: the memory of row 0, and of each
-    other row, behind the first word; a pickle says itself where it ends.
+    1 on, if this rank writes or reads these. arguments: those of the native entry that exchanges them. pickle, pickles:
+    the memory of row 0, and of each other row, behind the first word; a pickle says itself where it ends.
 
     collective, root: how they are exchanged. mark: of the composite call, for native code.
     """
@@ -109,16 +109,17 @@ class Rows:
     __slots__ = ("_all", "_bytes", "_reads_all", "_words", "all", "arguments", "mine", "pickle", "pickles")
 
     def __init__(self, size: int, collective: str, root: int, rank: int, mark: int):
-        self._bytes = bytearray((1 + size) * BYTES)
+        self._reads_all = collective in ("all_gather", "all_to_all")
+        puts_all = collective == "all_to_all" or (collective == "scatter" and rank == root)
+        count = 1 + size if self._reads_all or puts_all else 1
+        self._bytes = bytearray(count * BYTES)
         self._words = memoryview(self._bytes).cast("q")
         memory = np.frombuffer(self._bytes, np.uint8).reshape(-1, BYTES)
         self.mine, self.all = memory[:1], memory[1:]
-        self._all = struct.Struct("=" + _FORMAT * size)
-        self._reads_all = collective in ("all_gather", "all_to_all")
-        x = self.all if collective == "all_to_all" or (collective == "scatter" and rank == root) else self.mine
-        out = self.all if self._reads_all else self.mine
+        self._all = struct.Struct("=" + _FORMAT * (count - 1))
+        x, out = self.all if puts_all else self.mine, self.all if self._reads_all else self.mine
         self.arguments = (x, out, ROWS, root if collective in ("broadcast", "scatter") else 0, 0, mark)
-        self.pickle, *self.pickles = (memoryview(self._bytes)[i * BYTES :][WORD:BYTES] for i in range(1 + size))
+        self.pickle, *self.pickles = (memoryview(self._bytes)[i * BYTES :][WORD:BYTES] for i in range(count))
 
     def put(self, data: bytes, buffers: Sequence[np.ndarray], operator: int = 0) -> None:
         """Write an object into row 0."""
