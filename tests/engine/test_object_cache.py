@@ -246,6 +246,18 @@ def test_a_routine_is_named_by_all_that_it_is_compiled_from(name):
     assert {inspect.getsourcefile(maker) for maker in makers} <= {str(path) for path in object_cache._sources(name)}
 
 
+def test_the_source_of_an_object_may_be_a_file_of_another_package(monkeypatch, tmp_path):
+    monkeypatch.setattr(object_cache, "_SOURCE", dict(object_cache._SOURCE))
+    names = []
+    for name, text in (("one", "# a"), ("two", "# a"), ("three", "# b")):
+        source = tmp_path / f"{name}.py"
+        source.write_text(f"from shmcoll.engine.atomics import copy\n{text}\n")
+        object_cache.know(name, source)
+        assert {source, object_cache._ROOT / "engine/atomics.py"} <= object_cache._sources(name)
+        names.append(object_cache.cached_name(name).removeprefix(f"{name}-"))
+    assert names[0] == names[1] != names[2]
+
+
 #: a process that needs two kernels, and says whether it has compiled
 NEEDS_TWO = """
     import sys

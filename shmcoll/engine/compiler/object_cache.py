@@ -66,7 +66,7 @@ _ROOT = Path(shmcoll.__file__).parent
 _PACKAGED = _ROOT / "objects"
 
 #: objects with a source of their own
-_SOURCE = {
+_SOURCE: dict[str, Path | str] = {
     "gate": "engine/native/jit_gate.py",
     "array_allocator": "engine/native/array_allocator.py",
     "tensor_entry": "engine/native/tensor_entry.py",
@@ -88,6 +88,11 @@ def leave_to_rank_0() -> None:
     """Report nothing from now on about objects that cannot be kept or trusted: another process of the job does."""
     global _silent
     _silent = True
+
+
+def know(name: str, source: Path) -> None:
+    """Make `source`, a file of another package, the source of an object."""
+    _SOURCE[name] = source
 
 
 def object_file(name: str, build: Callable[[], bytes], progress: Progress | None) -> bytes:
