@@ -16,7 +16,8 @@ import torch
 import torch.distributed as dist
 from shmbench.cli.options import parse
 from shmbench.collectives import Buffers, Case, Collective
-from shmbench.collectives.table import COLLECTIVES, received_counts, repeat, sent_counts
+from shmbench.collectives.lengths import received_counts, sent_counts
+from shmbench.collectives.table import COLLECTIVES, repeat
 from shmbench.commands.worker import work
 
 OPS = {"sum": dist.ReduceOp.SUM, "prod": dist.ReduceOp.PRODUCT, "min": dist.ReduceOp.MIN, "max": dist.ReduceOp.MAX}

@@ -15,7 +15,8 @@ import numpy as np
 from mpi4py import MPI
 from shmbench.cli.options import parse
 from shmbench.collectives import Buffers, Case, Collective
-from shmbench.collectives.table import COLLECTIVES, received_counts, repeat, sent_counts, uneven
+from shmbench.collectives.lengths import received_counts, sent_counts, uneven
+from shmbench.collectives.table import COLLECTIVES, repeat
 from shmbench.commands.worker import work
 
 OPS = {"sum": MPI.SUM, "prod": MPI.PROD, "min": MPI.MIN, "max": MPI.MAX}

@@ -1,15 +1,18 @@
 """What the checks expect equals a plain numpy model; counts and bandwidth factors are those of nccl-tests."""
 
+import re
 from dataclasses import replace
 from importlib import import_module
+from pathlib import Path
 
 import numpy as np
 import pytest
-from shmbench.cli.options import ALGORITHMS, COLLECTIVES, LIMITS, REDUCING
+from shmbench.cli.options import ALGORITHMS, COLLECTIVES, LIMITED, REDUCING
 from shmbench.collectives import Case, Counts
+from shmbench.collectives.lengths import sent_counts, uneven
+from shmbench.collectives.parts import OUT
 from shmbench.collectives.payload import fill
 from shmbench.collectives.table import COLLECTIVES as TABLE
-from shmbench.collectives.table import sent_counts, uneven
 
 ROOT = 1
 
@@ -140,7 +143,58 @@ def test_bus_bandwidth_factors(name):
 
 def test_the_lists_in_the_options_are_those_of_the_files():
     """Options load no numpy, so they keep lists of their own."""
-    assert all(TABLE[name].run for name in COLLECTIVES + LIMITS)
+    assert all(TABLE[name].run for name in COLLECTIVES)
+    case = Case(np.dtype(np.int64), "sum", 0, 1, 2, Counts(64, 128))
+    moving = [name for name in COLLECTIVES if any(TABLE[name].parts(one) for one in rank_by_rank(case))]
+    assert moving == list(LIMITED)
     assert [name for name in COLLECTIVES if TABLE[name].reduces] == [name for name in COLLECTIVES if name in REDUCING]
     for name, algorithms in ALGORITHMS.items():
         assert algorithms == import_module(f"shmcoll.collectives.{name.removeprefix('ex')}").ALGORITHMS
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "performance.md"
+_ROW = re.compile(r"^\| ((?:`\w+`(?:, )?)+)( in place)? \| ([^|]+) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", re.MULTILINE)
+
+
+def ranks_in(words, case):
+    """The ranks that a row of the page is about."""
+    others = [rank for rank in range(case.ranks) if rank != case.root]
+    known = {"each": range(case.ranks), "the root": [case.root], "others": others, "0": [0], "1": [1]}
+    return known[words] if words in known else range(int(words.partition(" to ")[0]), case.ranks)
+
+
+def elements(formula, case):
+    """What a formula of the page is at a size and a number of ranks."""
+    product = re.sub(r"(?<=[\d)]) (?=[(S])", " * ", formula)
+    return eval(product, {"S": case.counts.size, "n": case.ranks})
+
+
+def moved(case, parts):
+    """The elements that a rank reads of its own arrays and of those of its peers, and writes."""
+    lengths = [(part.stop - part.start, [source.rank == case.rank for source in part.sources]) for part in parts]
+    own, peers = (sum(n * mine.count(which) for n, mine in lengths) for which in (True, False))
+    return own, peers, sum(n for n, _ in lengths)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 8])
+def test_the_page_says_what_has_to_be_copied(ranks):
+    """Of uneven blocks, rank 0 has the mean."""
+    seen = set()
+    for names, in_place, words, *formulas in _ROW.findall(PAGE.read_text()):
+        for name in re.findall(r"\w+", names):
+            case = replace(case_of(name, ranks, 48 * ranks, op="sum"), root=0, in_place=bool(in_place))
+            for rank in set(ranks_in(words, case)) & ({0} if name.endswith("_v") else set(range(ranks))):
+                one = replace(case, rank=rank)
+                assert moved(one, TABLE[name].parts(one)) == tuple(elements(f, case) for f in formulas), (name, rank)
+            seen.add(name)
+    assert seen == set(LIMITED)
+
+
+def test_every_element_of_a_result_is_written_once():
+    for name in LIMITED:
+        for one in rank_by_rank(case_of(name, 3, 300, op="sum")):
+            written = np.zeros(TABLE[name].lengths(one)[1], int)
+            for part in TABLE[name].parts(one):
+                if part.array == OUT:
+                    written[part.start : part.stop] += 1
+            assert (written == 1).all(), name

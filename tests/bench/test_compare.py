@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from shmbench.cli.options import COLLECTIVES, LIMITS
+from shmbench.cli.options import COLLECTIVES
 from shmbench.commands import compare
 from shmbench.timing.launch import Failed
 from shmbench.timing.peers import PEERS
@@ -18,11 +18,10 @@ pytestmark = pytest.mark.slow
 
 def table(library, collective, times, ranks=2):
     """What a run writes: {size: (microseconds out of place, in place)}, None where there is no such form."""
-    factor = 1.0 if collective in LIMITS else 0.5
 
     def timing(size, time):
         bandwidth = time and size / time / 1e3
-        return time and {"time": time, "algbw": bandwidth, "busbw": factor * bandwidth, "wrong": 0}
+        return time and {"time": time, "algbw": bandwidth, "busbw": 0.5 * bandwidth, "wrong": 0}
 
     return {
         "format": 1,
@@ -63,8 +62,8 @@ def runs(monkeypatch):
     def install(figures):
         def run(library, folder, arguments, ranks, timeout):
             measured, sizes = arguments[0], arguments[arguments.index("--sizes") + 1]
-            calls.append((library, measured, sizes))
-            answer = figures(library, measured, len(calls))
+            calls.append(("limit" if "--limit" in arguments else library, measured, sizes))
+            answer = figures(calls[-1][0], measured, len(calls))
             Path(arguments[arguments.index("-J") + 1]).write_text(json.dumps(answer))
 
         monkeypatch.setattr(compare, "run", run)
@@ -77,28 +76,31 @@ def test_in_turn_round_after_round_and_medians(folder, runs, capsys):
     times = iter([3.0, 1.0, 2.0])
 
     def figures(library, measured, number):
-        if measured == "memcpy":
-            return table("shmcoll", "memcpy", {12: (0.5, None)})
-        return table(library, measured, {12: (next(times) if library == "shmcoll" else 8.0 + number, 7.0)})
+        if library == "limit":
+            return table("limit", measured, {98304: (0.5, 0.25)})
+        ours = (next(times) if library == "shmcoll" else 8.0 + number, 7.0)
+        return table(library, measured, {12: ours, 98304: ours})
 
     calls = runs(figures)
-    line = ["all_gather", "-n", "3", "--sizes", "8", "--libraries", "impi", "mpich", "--peers", str(folder)]
+    line = ["all_gather", "-n", "3", "--sizes", "8,96K", "--libraries", "impi", "mpich", "--peers", str(folder)]
     assert compare.main([*line, "--rounds", "3"]) == 0
     assert calls == 3 * [
-        ("shmcoll", "all_gather", "8"),
-        ("impi", "all_gather", "8"),
-        ("mpich", "all_gather", "8"),
-        ("shmcoll", "memcpy", "12"),  # the size that 8 has become
+        ("shmcoll", "all_gather", "8,98304"),
+        ("impi", "all_gather", "8,98304"),
+        ("mpich", "all_gather", "8,98304"),
+        ("limit", "all_gather", "98304"),
     ]
     out, progress = capsys.readouterr()
     assert out == (
         "# ranks: 3, rounds: 3. Microseconds a call, medians; ratio: shmcoll over the fastest peer.\n"
         "# buffers: auto (up to 16 pairs of arrays in turn, within 256M of a rank)\n"
-        "# memcpy, add (c = a + b): no collectives; the memory's limit, by as many processes at once.\n"
+        "# limit: the copies and sums that the ranks cannot avoid, each once, without a wait; from 64K on.\n"
         "#\n"
-        "# collective            size  placement       shmcoll  Intel MPI      MPICH     memcpy        add   ratio\n"
-        "  all_gather              12  out of place       2.00      14.00      15.00       0.50          -    0.14\n"
-        "  all_gather              12  in place           7.00       7.00       7.00       0.50          -    1.00\n"
+        "# collective            size  placement       shmcoll  Intel MPI      MPICH      limit   ratio\n"
+        "  all_gather              12  out of place       2.00      14.00      15.00          -    0.14\n"
+        "  all_gather              12  in place           7.00       7.00       7.00          -    1.00\n"
+        "  all_gather             96K  out of place       2.00      14.00      15.00       0.50    0.14\n"
+        "  all_gather             96K  in place           7.00       7.00       7.00       0.25    1.00\n"
         "# shmcoll 1.0; impi 1.0; mpich 1.0\n"
         "# Some CPU, 2 cores\n"
     )
@@ -116,7 +118,6 @@ def kept(folder, runs, tmp_path, monkeypatch):
         return {**made, "options": dict(options)}
 
     runs(figures)
-    monkeypatch.setattr(compare, "_limits", lambda name: ())
 
     def measure(*flags, name="gather"):
         line = ["--libraries", "mpich", "--peers", str(folder), "--rounds", "1", "--json", str(tmp_path / "x.json")]
@@ -133,7 +134,7 @@ def test_rounds_are_added_to_those_of_a_file(kept, tmp_path, capsys):
     assert [(one["collective"], one["library"]) for one in json.loads(file.read_text())["results"]] == pairs
     capsys.readouterr()
     assert kept("--append") == 0
-    line = "gather 8 out of place 2.00 4.00 - - 0.50"  # the median of 1 and 3
+    line = "gather 8 out of place 2.00 4.00 - 0.50"  # the median of 1 and 3
     assert capsys.readouterr().out.splitlines()[5].split() == line.split()
     assert len(json.loads(file.read_text())["results"]) == 6
     assert kept() == 0  # without --append the file begins again
@@ -154,20 +155,17 @@ def test_who_lacks_or_fails_is_left_out(folder, runs, capsys):
     def figures(library, measured, number):
         if library == "openmpi" and number > 5:
             raise Failed("exit code 1: no slots")
-        return table(library, measured, {8: (4.0, None)})
+        return table(library, measured, {65536: (4.0, None)})
 
     calls = runs(figures)
-    line = ["scan", "--sizes", "8", "--libraries", "openmpi", "gloo", "mpich", "--peers", str(folder), "--rounds", "3"]
-    assert compare.main(line) == 0
-    limits = ["shmcoll", "shmcoll"]
-    first, others = ["shmcoll", "openmpi", "mpich", *limits], ["shmcoll", "mpich", *limits]
+    line = ["scan", "--sizes", "64K", "--libraries", "openmpi", "gloo", "mpich", "--peers", str(folder)]
+    assert compare.main([*line, "--rounds", "3"]) == 0
+    first, others = ["shmcoll", "openmpi", "mpich", "limit"], ["shmcoll", "mpich", "limit"]
     assert [library for library, _, _ in calls] == [*first, *first, *others]  # gloo has no scan
     out, progress = capsys.readouterr()
     assert out.splitlines()[4:] == [
-        "# collective            size  placement       shmcoll   Open MPI       gloo      MPICH     memcpy"
-        "        add   ratio",
-        "  scan                     8  out of place       4.00          -          -       4.00       4.00"
-        "       4.00    1.00",
+        "# collective            size  placement       shmcoll   Open MPI       gloo      MPICH      limit   ratio",
+        "  scan                   64K  out of place       4.00          -          -       4.00       4.00    1.00",
         "# shmcoll 1.0; openmpi 1.0; mpich 1.0",
         "# Some CPU, 2 cores",
         "# left out of scan: Open MPI: exit code 1: no slots",
@@ -184,7 +182,7 @@ def test_shmcoll_itself_must_not_fail(folder, runs, capsys):
     runs(figures)
     assert compare.main(["barrier", "--libraries", "mpich", "--peers", str(folder), "--rounds", "1"]) == 1
     out = capsys.readouterr().out
-    assert "  barrier                  -  out of place          -       4.00          -          -       -\n" in out
+    assert "  barrier                  -  out of place          -       4.00          -       -\n" in out
     assert out.endswith("# left out of barrier: shmcoll: exit code 1: # Out of bounds values : 1 FAILED\n")
 
 
@@ -252,8 +250,9 @@ def test_for_real(folder, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     rows = [line.split() for line in done.stdout.splitlines() if line.startswith("  ")]
     assert [row[:4] for row in rows] == [["broadcast", "8", "in", "place"], ["broadcast", "64K", "in", "place"]]
-    for _, _, _, _, ours, fake, gloo, memcpy, add, ratio in rows:
-        assert float(ours) > 0 and float(fake) > 0 and float(memcpy) > 0 and (gloo, add) == ("-", "-")
+    assert [row[7] == "-" for row in rows] == [True, False]  # the limit
+    for _, _, _, _, ours, fake, gloo, _, ratio in rows:
+        assert float(ours) > 0 and float(fake) > 0 and gloo == "-"
         rounded = 0.01 + 0.01 * (1 + float(ratio)) / float(fake)  # all three are printed with two digits or three
         assert float(ratio) == pytest.approx(float(ours) / float(fake), abs=rounded, rel=0.01)
     assert "; Fake MPI 0\n" in done.stdout
@@ -264,5 +263,5 @@ def test_for_real(folder, tmp_path):
         ("shmcoll", True),
         ("mpich", True),
         ("gloo", False),
-        ("memcpy", True),
+        ("limit", True),
     ]

@@ -134,9 +134,9 @@ def test_a_comparison_measures_all_libraries_alike(monkeypatch, tmp_path, capsys
         Path(arguments[arguments.index("-J") + 1]).write_text(json.dumps(conditioned(found)))
 
     monkeypatch.setattr(compare, "run", run)
-    line = ["gather", "--rounds", "1", "--libraries", "mpich", "--peers", str(tmp_path), "--sizes", "8"]
+    line = ["gather", "--rounds", "1", "--libraries", "mpich", "--peers", str(tmp_path), "--sizes", "64K"]
     assert compare.main([*line, "--buffers", "1", "--disturb", "7%", "--json", str(tmp_path / "x.json")]) == 0
-    assert [one[:2] for one in seen] == [("shmcoll", "gather"), ("mpich", "gather"), ("shmcoll", "memcpy")]
+    assert [one[:2] for one in seen] == [(one, "gather") for one in ("shmcoll", "mpich", "shmcoll")]  # and the limit
     ((words, pid),) = {one[2:] for one in seen}
     assert words == ("--buffers", "1", "--disturb", "7", "--neighbour")
     assert capsys.readouterr().out.splitlines()[1] == f"# {Conditions(1, Neighbour(7))}"
@@ -350,14 +350,14 @@ def test_a_comparison_beside_another_job(tmp_path, capsys):
     (home / "bin" / "python").write_text(f"#!{sys.executable}\nraise SystemExit('ImportError: no torch here')\n")
     (home / "bin" / "python").chmod(0o755)
     out = tmp_path / "x.json"
-    line = ["broadcast", "--libraries", "gloo", "--peers", str(tmp_path), "--sizes", "8", "--rounds", "1"]
+    line = ["broadcast", "--libraries", "gloo", "--peers", str(tmp_path), "--sizes", "64K", "--rounds", "1"]
     assert compare.main([*line, "--iters", "5", "--beside", "1", "--json", str(out)]) == 0
     told = capsys.readouterr().out
     assert told.splitlines()[1] == f"# {Conditions(beside=1)}"
     assert "# left out of broadcast: gloo: a job beside it: exit code 1: ImportError: no torch here\n" in told
     assert "busy" not in told
     tables = [result["table"] for result in json.loads(out.read_text())["results"] if result["table"]]
-    assert [conditions_of(table) for table in tables] == [Conditions(beside=1)] * 2  # broadcast and memcpy
+    assert [conditions_of(table) for table in tables] == [Conditions(beside=1)] * 2  # broadcast and its limit
 
 
 IMPORT = """

@@ -15,21 +15,33 @@ def run(library: str, collective: str, *rows: tuple[int, float | None, float | N
 def test_cells_are_ratios_to_the_fastest_peer_and_to_the_limit():
     results = [
         run("shmcoll", "all_gather", (32, 1, 2), (1 << 20, 30, 10)),
-        run("mpich", "all_gather", (32, 4, 2), (1 << 20, 60, 40)),
+        run("mpich", "all_gather", (32, 4, 2), (1 << 20, 60, 8)),
         run("openmpi", "all_gather", (32, 2, 4), (1 << 20, 40, 80)),
-        run("memcpy", "all_gather", (1 << 20, 20, None)),
+        run("limit", "all_gather", (1 << 20, 20, 9)),
+        run("memcpy", "all_gather", (1 << 20, 5, None)),  # of an older file: neither a peer nor the limit
         run("shmcoll", "broadcast", (8, None, 3)),
         run("mpich", "broadcast", (8, None, 1)),
     ]
     assert markdown(results).splitlines() == [
         "| | 8 | 1M |",
         "|---|---|---|",
-        "| all_gather | 0.50 | 0.75, 1.5 |",
-        "| all_gather, in place | 1.00 | 0.25, 0.5 |",
+        "| all_gather | 0.50 | 0.75, 1.50 |",
+        "| all_gather, in place | 1.00 | 1.25, 1.11 |",
         "| broadcast | 3.00 |  |",
         "",
-        "Geometric mean of 5 cells: 0.78. Above 0.95: all_gather, in place 8 1.00; broadcast 8 3.00.",
+        "Geometric mean of 5 cells: 1.07. Above 0.95: all_gather, in place 8 1.00; "
+        "all_gather, in place 1M 1.25 (1.11 of the limit); broadcast 8 3.00.",
     ]
+
+
+def test_what_is_behind_stands_beside_reads_by_the_kernel_too():
+    """They are the limit of a library that gets private arrays."""
+    limit = run("limit", "scatter", (1 << 20, 20, None))
+    ways = {"reads, through the caches": 50, "reads, past the caches": 40, "loads, through the caches": 20}
+    limit["table"]["rows"][0]["out_of_place"]["ways"] = ways
+    results = [run("shmcoll", "scatter", (1 << 20, 44, None)), run("mpich", "scatter", (1 << 20, 40, None)), limit]
+    told = "Above 0.95: scatter 1M 1.10 (2.20 of the limit, 1.10 of reads)."
+    assert markdown(results).endswith(told)
 
 
 def test_a_library_that_failed_once_is_no_peer():

@@ -74,7 +74,7 @@ def test_the_table_of_growth():
         result("mpich", "barrier", 4, 0, 8.0),
         result("shmcoll", "broadcast", 4, 65536, 150.4, in_place=True),
         result("mpich", "broadcast", 4, 65536, 300.8, in_place=True),
-        result("memcpy", "broadcast", 4, 65536, 1.0),
+        result("limit", "broadcast", 4, 65536, 1.0),
         result("shmcoll", "barrier", 8, 0, 3.0),
     ]
     assert growth_table.markdown(found).splitlines() == [

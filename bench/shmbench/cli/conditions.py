@@ -35,7 +35,7 @@ class Neighbour:
 class Conditions:
     """buffers: the number of pairs of arrays that calls use in turn. "auto" is `MOST_PAIRS`, or as many as fit into
     `ROTATION_BYTES` of each rank, and at least one. beside: the number of other jobs of the same library.
-    share_arrays: shmcoll's long arrays, and those of memcpy and add, are in shared memory."""
+    share_arrays: shmcoll's long arrays are in shared memory."""
 
     buffers: int | Literal["auto"] = "auto"
     neighbour: Neighbour | None = None

@@ -34,7 +34,10 @@ COLLECTIVES = (
     "all_to_all_v",
     "collective_permute",
 )
-LIMITS = ("memcpy", "add")
+LIMIT = "limit"  # beside the libraries in results
+READS = "reads"  # the ways of the limit in which the kernel reads the memory of peers begin so
+LEAST_LIMITED = 64 << 10  # bytes: below, a call takes longer than its copies
+LIMITED = tuple(name for name in COLLECTIVES if name != "barrier")
 GROUPS = ("dup", "split", "dups_open")  # made and closed; the last: all are open before one is closed
 DOORS = ("mindspore", "nki", "torch")
 SUBCOMMANDS = ("beyond", "compare", "diff", "growth", "plot", "start", "timeline", "tune")
@@ -52,7 +55,7 @@ ALIASES = {"half": "float16", "float": "float32", "double": "float64"}
 @dataclass(frozen=True)
 class Options:
     """What to measure. Sizes are in bytes. iters: None means as many as fill a round. neighbour_pid: the process that
-    disturbs, once it has been started."""
+    disturbs, once it has been started. limit: only what the collective cannot avoid to copy."""
 
     collective: str
     ranks: int
@@ -72,6 +75,7 @@ class Options:
     algorithm: str | None = None
     conditions: Conditions = field(default_factory=Conditions)
     neighbour_pid: int | None = None
+    limit: bool = False
 
 
 def parse(argv: list[str], ranks: int = 2) -> Options:
@@ -102,6 +106,8 @@ def _complaint(o: Options) -> str | None:
     if o.algorithm and o.algorithm not in ALGORITHMS.get(o.collective, ()):
         known = ", ".join(ALGORITHMS.get(o.collective, ())) or "there is only one"
         return f"--algorithm {o.algorithm} is not one of {o.collective}: {known}"
+    if o.limit and o.collective not in LIMITED:
+        return f"--limit: {o.collective} moves nothing"
     if o.json and not o.json.absolute().parent.is_dir():
         return f"-J {o.json}: there is no folder {o.json.parent}"
     largest = max(o.sizes, default=o.max_bytes)
@@ -112,8 +118,7 @@ def _parser(ranks: int) -> argparse.ArgumentParser:
     parser = Parser(
         prog="shmbench",
         description="Measure a collective of shmcoll in the columns of nccl-tests; every result is checked exactly.",
-        epilog="memcpy and add (c = a + b) are no collectives: every rank does them alone, all at once, which is the "
-        "limit that the memory sets. Time is the average of a rank over the iterations, the maximum over the ranks, "
+        epilog="Time is the average of a rank over the iterations, the maximum over the ranks, "
         "the median over the rounds. Exit code: 0, 1 when a result was wrong, 2 for wrong options. "
         "Subcommands, each with a --help of its own: `compare` measures beside mpi4py and gloo, `diff` compares two "
         "results of -J and fails if the later one is slower, `tune` finds the thresholds of this machine, `plot` "
@@ -122,7 +127,7 @@ def _parser(ranks: int) -> argparse.ArgumentParser:
         "`growth` compares for several numbers of ranks.",
     )
     add = parser.add_argument
-    names = COLLECTIVES + LIMITS + GROUPS
+    names = COLLECTIVES + GROUPS
     add("collective", type=one_of("collective", names, SUBCOMMANDS), help=", ".join(names))
     add("-V", "--version", action="version", version=f"shmbench {shmcoll.__version__}")
     add("--completion", action=Completion, choices=SHELLS, help="print the completion for a shell, and exit")
@@ -152,6 +157,9 @@ def _parser(ranks: int) -> argparse.ArgumentParser:
     add("--iters", type=at_least(1), metavar="N", help="timed iterations a round (as many as fill 0.1 s)")
     add("--rounds", type=at_least(1), default=5, metavar="N", help="repetitions, whose median is printed (5)")
     conditions.add_flags(parser)
+    add("--limit", action="store_true",
+        help="instead of the collective, measure what it cannot avoid: each rank copies and reduces its bytes, once, "
+        "and nobody waits; the least of four ways")  # fmt: skip
     add("--door", choices=DOORS, metavar="NAME",
         help=f"instead of a collective, measure what a front end adds to calls ({', '.join(DOORS)})")  # fmt: skip
     add("-c", "--check", dest="check", type=int, choices=(0, 1), default=1, help="check results (1)")

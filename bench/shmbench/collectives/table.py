@@ -1,93 +1,38 @@
 """The table of collectives: what each rank gives and gets, how it is called, and the factors of nccl-tests.
 
 Size is that of all blocks together if there are blocks, and count that of one; of uneven blocks, the mean. Calls with
-counts are not given receive counts: the operation finds them. memcpy and add are no collectives: each rank copies, or
-adds two arrays, alone, and all at the same time: the limits of moving data once, and of a reduction of two inputs.
+counts are not given receive counts: the operation finds them.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial, reduce
 from itertools import cycle, islice
 from typing import Any
 
 import numpy as np
 
-from shmbench.collectives import Buffers, Case, Collective, Counts
+from shmbench.collectives import Buffers, Case, Collective, Counts, parts
+from shmbench.collectives.lengths import (
+    Lengths,
+    Setting,
+    alike,
+    at_root,
+    blocks,
+    even,
+    own,
+    pair,
+    place,
+    received_counts,
+    sent_counts,
+    size,
+    uneven,
+    whole,
+)
 from shmbench.collectives.payload import Segment
 
-Lengths = Callable[[Case], list[int]]  # of the blocks of all ranks
-Setting = Callable[[Case], Any]  # an argument of a call
 Expected = Callable[[Case, int], list[Segment]]
 
 UFUNCS = {"sum": np.add, "avg": np.add, "prod": np.multiply, "min": np.minimum, "max": np.maximum}
-
-# --- lengths ----------------------------------------------------------------------------------------------------------
-
-
-def whole(elements: int, ranks: int) -> Counts:
-    """Return the counts if every rank has an array of the size."""
-    return Counts(count=elements, size=elements)
-
-
-def blocks(elements: int, ranks: int) -> Counts:
-    """Return the counts if the size is that of all blocks together. The blocks are equal, and never empty."""
-    block = max(1, elements // ranks)
-    return Counts(count=block, size=block * ranks)
-
-
-def even(case: Case) -> list[int]:
-    """Return the lengths of equal blocks."""
-    return [case.counts.count] * case.ranks
-
-
-def uneven(case: Case) -> list[int]:
-    """Return a length for each rank's block: the mean for rank 0, then half as much again, then half as much.
-
-    Their sum is that of equal blocks. With 2 ranks they are equal.
-    """
-    mean, n = case.counts.count, case.ranks
-    lengths = [mean] * n
-    for k in range(1, (n + 1) // 2):
-        lengths[k], lengths[n - k] = mean + mean // 2, mean - mean // 2
-    return lengths
-
-
-def sent_counts(case: Case, rank: int, lengths: Lengths = uneven) -> list[int]:
-    """Return the elements that `rank` sends to each rank in all_to_all, packed in this order. The block for the rank k
-    places further is block k: every rank sends and receives the same total."""
-    found = lengths(case)
-    return [found[(peer - rank) % case.ranks] for peer in range(case.ranks)]
-
-
-def received_counts(case: Case, lengths: Lengths = uneven) -> list[int]:
-    """Return the elements that this rank gets from each rank in all_to_all, packed in this order."""
-    return [sent_counts(case, rank, lengths)[case.rank] for rank in range(case.ranks)]
-
-
-def place(lengths: Sequence[int], rank: int) -> slice:
-    """Return the place of the block of `rank` if blocks of these lengths follow one another."""
-    start = sum(lengths[:rank])
-    return slice(start, start + lengths[rank])
-
-
-def size(case: Case) -> int:
-    return case.counts.size
-
-
-def own(lengths: Lengths) -> Setting:
-    """Return the length of this rank's block."""
-    return lambda case: lengths(case)[case.rank]
-
-
-def at_root(length: Setting) -> Setting:
-    return lambda case: length(case) if case.is_root else 0
-
-
-def pair(sends: Setting, gets: Setting) -> Callable[[Case], tuple[int, int]]:
-    return lambda case: (sends(case), gets(case))
-
-
-alike = pair(size, size)
 
 # --- results ----------------------------------------------------------------------------------------------------------
 
@@ -148,11 +93,6 @@ def exchanged(lengths: Lengths) -> Expected:
 
 def only_root(expected: Expected) -> Expected:
     return lambda case, seq: expected(case, seq) if case.is_root else []
-
-
-def sum_of_halves(case: Case, seq: int) -> list[Segment]:
-    n = case.counts.count
-    return [Segment(0, n, case.sent(case.rank, seq) + case.sent(case.rank, seq, n))]
 
 
 def root_block(case: Case, seq: int, start: int) -> np.ndarray:
@@ -240,23 +180,6 @@ def scatter_v(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
         call(x, root, send_counts=counts, out=out)
 
 
-def memcpy(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
-    copy = np.copyto
-    for x, out in islice(cycle(_with_both(buffers)), n):
-        copy(out, x)
-
-
-def add(comm: Any, case: Case, buffers: Buffers, n: int) -> None:
-    add, count = np.add, case.counts.count
-    halves = [(x[:count], x[count:], out) for x, out in _with_both(buffers)]
-    for a, b, out in islice(cycle(halves), n):
-        add(a, b, out)
-
-
-def _with_both(buffers: Buffers) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    return ((x, out) for x, out in buffers if x is not None and out is not None)
-
-
 def op(case: Case) -> str:
     return case.op
 
@@ -314,8 +237,12 @@ def without_arrays(run: Callable[[Any, Case, Buffers, int], None]) -> Collective
     """Return a call that has no arrays."""
     return Collective(
         lambda elements, ranks: Counts(0, 0), lambda case: (0, 0), lambda case, seq: [], run, lambda ranks: 0.0,
-        sized=False,
+        parts.nothing, sized=False,
     )  # fmt: skip
+
+
+def before(case: Case) -> int:
+    return (case.rank - 1) % case.ranks
 
 
 _ALL = of_ranks(lambda case: range(case.ranks))
@@ -326,49 +253,62 @@ COLLECTIVES = {
     "split": without_arrays(split),
     "dups_open": without_arrays(dups_open),
     "broadcast": Collective(
-        whole, alike, of_rank(root), broadcast, along, over_itself, out_of_place=False, rooted=True
-    ),
-    "all_reduce": Collective(whole, alike, _ALL, calls("all_reduce", op), twice, over_itself, reduces=True),
-    "reduce": Collective(
-        whole, pair(size, at_root(size)), only_root(_ALL), calls("reduce", root, op), along, over_itself, reduces=True,
+        whole, alike, of_rank(root), broadcast, along, parts.whole_of(root), over_itself, out_of_place=False,
         rooted=True,
     ),
+    "all_reduce": Collective(
+        whole, alike, _ALL, calls("all_reduce", op), twice, parts.all_reduced, over_itself, reduces=True
+    ),
+    "reduce": Collective(
+        whole, pair(size, at_root(size)), only_root(_ALL), calls("reduce", root, op), along, parts.reduced, over_itself,
+        reduces=True, rooted=True,
+    ),
     "reduce_scatter": Collective(
-        blocks, pair(size, _EVEN), scattered(even, sum_block), calls("reduce_scatter", op), apart, into_block(even),
-        reduces=True,
+        blocks, pair(size, _EVEN), scattered(even, sum_block), calls("reduce_scatter", op), apart,
+        parts.reduced_blocks(even), into_block(even), reduces=True,
     ),
     "reduce_scatter_v": Collective(
         blocks, pair(size, _UNEVEN), scattered(uneven, sum_block), calls("reduce_scatter_v", block_counts, op), apart,
-        into_block(uneven), reduces=True,
+        parts.reduced_blocks(uneven), into_block(uneven), reduces=True,
     ),
     "scan": Collective(
-        whole, alike, of_ranks(lambda case: range(case.rank + 1)), calls("scan", op), along, over_itself, reduces=True
+        whole, alike, of_ranks(lambda case: range(case.rank + 1)), calls("scan", op), along, parts.scanned, over_itself,
+        reduces=True,
     ),
     "exscan": Collective(
         whole, pair(size, lambda case: size(case) if case.rank else 0), of_ranks(lambda case: range(case.rank)),
-        calls("exscan", op), along, over_itself, reduces=True,
+        calls("exscan", op), along, parts.scanned_before, over_itself, reduces=True,
     ),
-    "all_gather": Collective(blocks, pair(_EVEN, size), gathered(even), calls("all_gather"), apart, from_block),
-    "all_gather_v": Collective(blocks, pair(_UNEVEN, size), gathered(uneven), calls("all_gather_v"), apart),
+    "all_gather": Collective(
+        blocks, pair(_EVEN, size), gathered(even), calls("all_gather"), apart, parts.gathered(even), from_block
+    ),
+    "all_gather_v": Collective(
+        blocks, pair(_UNEVEN, size), gathered(uneven), calls("all_gather_v"), apart, parts.gathered(uneven)
+    ),
     "gather": Collective(
-        blocks, pair(_EVEN, at_root(size)), only_root(gathered(even)), calls("gather", root), apart, rooted=True
+        blocks, pair(_EVEN, at_root(size)), only_root(gathered(even)), calls("gather", root), apart,
+        parts.only_root(parts.gathered(even)), rooted=True,
     ),
     "gather_v": Collective(
-        blocks, pair(_UNEVEN, at_root(size)), only_root(gathered(uneven)), calls("gather_v", root), apart, rooted=True
+        blocks, pair(_UNEVEN, at_root(size)), only_root(gathered(uneven)), calls("gather_v", root), apart,
+        parts.only_root(parts.gathered(uneven)), rooted=True,
     ),
     "scatter": Collective(
         blocks, pair(at_root(size), _EVEN), scattered(even, root_block), calls("scatter", root), apart,
+        parts.scattered(even),
         lambda case, memory: into_block(even)(case, memory) if case.is_root else (memory, memory), rooted=True,
     ),
     "scatter_v": Collective(
-        blocks, pair(at_root(size), _UNEVEN), scattered(uneven, root_block), scatter_v, apart, rooted=True
+        blocks, pair(at_root(size), _UNEVEN), scattered(uneven, root_block), scatter_v, apart, parts.scattered(uneven),
+        rooted=True,
     ),
-    "all_to_all": Collective(blocks, alike, exchanged(even), calls("all_to_all"), apart, over_itself),
-    "all_to_all_v": Collective(blocks, alike, exchanged(uneven), calls("all_to_all_v", own_counts), apart),
+    "all_to_all": Collective(
+        blocks, alike, exchanged(even), calls("all_to_all"), apart, parts.exchanged(even), over_itself
+    ),
+    "all_to_all_v": Collective(
+        blocks, alike, exchanged(uneven), calls("all_to_all_v", own_counts), apart, parts.exchanged(uneven)
+    ),
     "collective_permute": Collective(
-        whole, alike, of_rank(lambda case: (case.rank - 1) % case.ranks), calls("collective_permute", to_the_next),
-        along,
+        whole, alike, of_rank(before), calls("collective_permute", to_the_next), along, parts.whole_of(before)
     ),
-    "memcpy": Collective(whole, alike, of_rank(lambda case: case.rank), memcpy, along),
-    "add": Collective(whole, pair(lambda case: 2 * size(case), size), sum_of_halves, add, along),
 }  # fmt: skip

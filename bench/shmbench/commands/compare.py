@@ -1,21 +1,21 @@
 """The command `shmbench compare`: shmcoll and the installed peers in turn, round after round, in the same harness.
 
-In a round every library measures all sizes of a collective, in processes started for that; so does the memory alone
-(memcpy, and c = a + b for a reduction). A noisy minute affects all of them.
+In a round every library measures all sizes of a collective, in processes started for that. So do processes that only
+make the copies and sums which the collective cannot avoid: its limit. A noisy minute affects all of them.
 """
 
 import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from shmbench.cli import conditions
 from shmbench.cli.flags import Parser, at_least, one_of, size_list
-from shmbench.cli.options import ALIASES, COLLECTIVES, DTYPES, GROUPS, LIMITS, OPS, REDUCING
+from shmbench.cli.options import ALIASES, COLLECTIVES, DTYPES, GROUPS, LEAST_LIMITED, LIMIT, LIMITED, OPS
 from shmbench.report.ratios import TITLES, Result, foot, head, lines
 from shmbench.timing import neighbour
 from shmbench.timing.launch import Failed, beside, run
@@ -52,30 +52,29 @@ def _measure(given: argparse.Namespace, name: str) -> list[Result]:
     """Return all rounds of a collective. A library that fails is left out of the following rounds."""
     results: list[Result] = []
     taking_part = [library for library in given.libraries if library == "shmcoll" or name not in PEERS[library].lacks]
-    sizes: Sequence[int] = given.sizes
+    long = [size for size in given.sizes if size >= LEAST_LIMITED]
+    limit = [LIMIT] if given.limit and long and name in LIMITED else []
     for number in range(1, given.rounds + 1):
-        for library in [*taking_part, *_limits(name)]:
+        for library in [*taking_part, *limit]:
             print(f"round {number} of {given.rounds}: {name}, {TITLES[library]}", file=sys.stderr, flush=True)
-            result = _run(given, library, name, sizes if library in LIMITS else given.sizes)
+            result = _run(given, library, name, long if library == LIMIT else given.sizes)
             results.append(result)
             if result["error"]:
                 print(f"left out: {result['error']}", file=sys.stderr, flush=True)
                 taking_part = [other for other in taking_part if other != library]
-            elif library == "shmcoll":
-                # The actual sizes, because a block is a whole number of elements. The memory is measured at these.
-                sizes = [row["size"] for row in result["table"]["rows"]]
     return results
 
 
 def _run(given: argparse.Namespace, library: str, name: str, sizes: Iterable[int]) -> Result:
-    """Return the times of all sizes, measured once, of a library or of the memory alone."""
-    measured, runner = (library, "shmcoll") if library in LIMITS else (name, library)
+    """Return the times of all sizes, measured once, of a library or of the limit."""
+    runner = "shmcoll" if library == LIMIT else library
     error, table = None, None
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "table.json"
-        arguments = [measured, "-n", str(given.ranks), "--sizes", ",".join(map(str, sizes)), "-J", str(out)]
+        arguments = [name, "-n", str(given.ranks), "--sizes", ",".join(map(str, sizes)), "-J", str(out)]
         arguments += ["-d", given.dtype, "-o", given.op, "-r", str(given.root), "--rounds", str(LOOPS)]
         arguments += ["--iters", str(given.iters)] if given.iters else []
+        arguments += ["--limit"] if library == LIMIT else []
         arguments += given.conditions.flags()
         arguments += ["--neighbour", str(given.neighbour_pid)] if given.neighbour_pid else []
         try:
@@ -103,11 +102,6 @@ def _earlier(given: argparse.Namespace) -> list[Result]:
                 if options[name] != value:
                     raise ValueError(f"{given.json} was measured with {name} {options[name]}, not {value}")
     return results
-
-
-def _limits(name: str) -> tuple[str, ...]:
-    """Return the limits of a collective: moving its data once, and adding it up once."""
-    return () if name in ("barrier", *GROUPS) else LIMITS if name in REDUCING else ("memcpy",)
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -180,6 +174,8 @@ def make_parser() -> argparse.ArgumentParser:
     conditions.add_flags(parser)
     add("--beside", type=at_least(0), default=0, metavar="N",
         help="more jobs of the same library and size, which sum up arrays of 64 KiB meanwhile (0)")  # fmt: skip
+    add("--limit", action=argparse.BooleanOptionalAction, default=True,
+        help="measure the limit of long calls, too (--limit)")  # fmt: skip
     add("--timeout", type=at_least(1), default=300, metavar="S", help="seconds that a library may take a round (300)")
     add("--peers", type=Path, default=FOLDER, metavar="FOLDER", help="where the peers are installed (.peers)")
     add("--python", type=Path, metavar="PYTHON",

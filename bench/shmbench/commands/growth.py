@@ -45,8 +45,8 @@ def _compare(given: argparse.Namespace, ranks: int) -> tuple[list[dict[str, Any]
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "compare.json"
         arguments = [*(given.collectives or USUAL), "-n", str(ranks), "--sizes", ",".join(map(str, given.sizes))]
-        arguments += ["--rounds", str(given.rounds), "--buffers", "1", "--timeout", str(given.timeout)]
-        arguments += ["--peers", str(given.peers), "--json", str(out)]
+        arguments += ["--rounds", str(given.rounds), "--buffers", "1", "--no-limit"]
+        arguments += ["--timeout", str(given.timeout), "--peers", str(given.peers), "--json", str(out)]
         arguments += ["--libraries", *(given.libraries or ["shmcoll"])] if given.libraries is not None else []
         status = compare.main(arguments)
         return json.loads(out.read_text(encoding="utf-8"))["results"], status

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from shmbench.cli.flags import Parser
-from shmbench.cli.options import COLLECTIVES, LIMITS
+from shmbench.cli.options import COLLECTIVES
 
 PICTURES = (".png", ".svg", ".pdf")
 
@@ -38,10 +38,8 @@ def _file(text: str) -> tuple[str, Path]:
 
 
 def _wanted(given: argparse.Namespace, document: dict) -> bool:
-    """Return whether to draw a table. Tables of the memory alone (memcpy, add) are drawn only if -c names them."""
-    name = document["collective"]
-    collective = name == given.collective if given.collective else name not in LIMITS
-    return collective and given.ranks in (None, document["ranks"])
+    """Return whether to draw a table."""
+    return given.collective in (None, document["collective"]) and given.ranks in (None, document["ranks"])
 
 
 def complaint(path: Path, command: str) -> str | None:
@@ -66,6 +64,6 @@ def make_parser() -> argparse.ArgumentParser:
     add("files", type=_file, nargs="+", metavar="[LABEL=]FILE",
         help="the JSON of one case or of several; LABEL names its curves (name of FILE)")  # fmt: skip
     add("-o", "--output", type=Path, required=True, metavar="FILE", help="the picture: .png, .svg or .pdf")
-    add("-c", "--collective", choices=COLLECTIVES + LIMITS, metavar="NAME", help="draw only this collective")
+    add("-c", "--collective", choices=COLLECTIVES, metavar="NAME", help="draw only this collective")
     add("-n", "--ranks", type=int, metavar="N", help="draw only what N ranks did")
     return parser

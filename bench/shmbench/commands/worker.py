@@ -21,11 +21,16 @@ def main(argv: list[str]) -> int:
     library = Shmcoll()
     if library.rank == 0:
         end_with_reader()
-    return work(library, parse(argv, ranks=library.size))
+    options = parse(argv, ranks=library.size)
+    if options.limit:
+        from shmbench.timing.limit import Limit, LimitBench
+
+        return work(Limit(), options, LimitBench)
+    return work(library, options)
 
 
-def work(library: Library, options: Options) -> int:
-    """Measure what `options` ask for on `library`. Rank 0 prints the table and writes the JSON."""
+def work(library: Library, options: Options, kind: type[Bench] = Bench) -> int:
+    """Measure what `options` ask for on `library`, by a kind of bench. Rank 0 prints the table and writes the JSON."""
     if library.size != options.ranks:
         print(f"shmbench: -n {options.ranks}, but this job has {library.size} ranks: leave -n out", file=sys.stderr)
         return 2
@@ -34,7 +39,7 @@ def work(library: Library, options: Options) -> int:
             print(f"shmbench: {complaint}", file=sys.stderr)
         return 2
     collective = library.collective(options.collective)
-    bench = Bench(library, collective)
+    bench = kind(library, collective)
     plan = Plan(options.iters, options.warmup, options.rounds, options.check, options.conditions.buffers)
     rows = []
     load = RunLoad(library, options.neighbour_pid)
@@ -54,9 +59,11 @@ def work(library: Library, options: Options) -> int:
 
 
 def _too_late(library: Library, options: Options) -> str | None:
-    """Return why ranks that run already cannot be measured under these conditions, or None."""
+    """Return why ranks that run already cannot be measured as asked, or None."""
     if options.conditions.neighbour and not options.neighbour_pid:
         return "--disturb needs ranks that shmbench starts: the neighbour comes before them"
+    if options.limit and len(getattr(library.comm, "nodes", ())) > 1:
+        return "--limit needs ranks on one machine"
     if options.conditions.share_arrays and library.name == "shmcoll" and not is_on("SHMCOLL_SHARE_ARRAYS"):
         return "--share-arrays needs ranks that shmbench starts, or SHMCOLL_SHARE_ARRAYS=1 in their environment"
     return None

@@ -7,6 +7,7 @@ import numpy as np
 
 from shmbench.cli.sizes import short_size
 from shmbench.collectives.payload import dtype_of
+from shmbench.features.memory import ADD, MEMCPY
 from shmbench.timing.ab_timing import Contest, Repeated, Row, Settings, beside, job
 from shmbench.timing.entries import collective
 
@@ -47,7 +48,7 @@ def all_reduce(contest: Contest) -> list[Row]:
     """Measure long arrays, ordinary and shared, beside adding two arrays that every rank has already."""
     comm, size = contest.comm, contest.settings.size(SIZE)
     entries = [collective(comm, "all_reduce", size, shared=shared, in_place=placed) for _, shared, placed, _ in WAYS]
-    add, *ours = contest.run([collective(comm, "add", size), *entries])
+    add, *ours = contest.run([collective(comm, "add", size, kind=ADD), *entries])
     return [
         beside(f"all_reduce {short_size(size)}, {way}", one, "c = a + b, both ranks", add, asked)
         for (way, _, _, asked), one in zip(WAYS, ours, strict=True)
@@ -58,7 +59,7 @@ def moves(contest: Contest) -> list[Row]:
     """Measure moves of long arrays, ordinary and shared ones, beside copies of the same length by all ranks."""
     comm, size = contest.comm, contest.settings.size(SIZE)
     entries = [collective(comm, name, size, shared=shared, in_place=name == "broadcast") for name, shared, _ in MOVES]
-    memcpy, *ours = contest.run([collective(comm, "memcpy", size), *entries])
+    memcpy, *ours = contest.run([collective(comm, "memcpy", size, kind=MEMCPY), *entries])
     return [
         beside(
             f"{name} {short_size(size)}, {'shared arrays' if shared else 'out given'}",

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from shmbench.cli.sizes import short_size
+from shmbench.features.memory import MEMCPY
 from shmbench.timing.ab_timing import Contest, Row, beside
 from shmbench.timing.entries import Arrays, collective, exchange
 
@@ -84,7 +85,7 @@ def messages(contest: Contest) -> list[Row]:
     (short,) = contest.run([message(comm, 8, partial(there_and_back, comm.send, comm.recv, comm.rank))])
     batch, blocking = contest.run([message(comm, 16, partial(loop, comm)) for loop in (_exchange_batch, _exchange_two)])
     one_way = message(comm, size, partial(_one_way, comm))
-    copy = collective(comm, "memcpy", size)
+    copy = collective(comm, "memcpy", size, kind=MEMCPY)
     arrived, alone, exchanged, both = contest.run(
         [
             _only_on(1, comm, one_way, one_way.loop),

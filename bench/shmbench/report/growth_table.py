@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from shmbench.cli.options import LIMITS
 from shmbench.cli.sizes import short_size
 from shmbench.report.ratios import Result, times
+from shmbench.timing.peers import PEERS
 
 
 def markdown(results: Sequence[Result]) -> str:
@@ -13,7 +13,7 @@ def markdown(results: Sequence[Result]) -> str:
     cells: dict[int, dict[str, str]] = {ranks: {} for ranks in numbers}
     for ranks in numbers:
         of_ranks = [result for result in results if result["ranks"] == ranks]
-        peers = [name for name in dict.fromkeys(r["library"] for r in of_ranks) if name not in ("shmcoll", *LIMITS)]
+        peers = [name for name in dict.fromkeys(r["library"] for r in of_ranks) if name in PEERS]
         for name in dict.fromkeys(result["collective"] for result in of_ranks):
             ours = times(of_ranks, name, "shmcoll")
             theirs = [times(of_ranks, name, peer) for peer in peers]

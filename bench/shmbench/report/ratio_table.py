@@ -6,23 +6,30 @@ docs/generate.py writes them into docs/performance.md, so every table there is w
 from collections.abc import Iterator, Mapping, Sequence
 from math import exp, log
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
-from shmbench.cli.options import LIMITS, REDUCING
+from shmbench.cli.options import LIMIT, READS
 from shmbench.cli.sizes import short_size
 from shmbench.report.ratios import PLACEMENTS, Result, times
+from shmbench.timing.peers import PEERS
 
 BEHIND = 0.95  # of the time of the fastest peer
-LEAST_LIMITED = 64 << 10  # bytes: below, a call takes longer than its copies
 
-Cell = tuple[float, float | None]  # time over the fastest peer's, time over the limit's
+
+class Cell(NamedTuple):
+    """The time over that of the fastest peer, over the limit, and over the limit of libraries whose arrays are private:
+    reads by the kernel."""
+
+    ratio: float
+    limited: float | None = None
+    read: float | None = None
 
 
 def markdown(results: Sequence[Result]) -> str:
     """Return the table and a line about it.
 
     A cell is the time of shmcoll over that of the fastest peer. From 64 KiB on, the second number of a cell is the time
-    over its limit: that of as many processes which copy such an array (memcpy), or add two (c = a + b), at once.
+    over its limit: see `timing/limit.py`.
     """
     rows = {(name, placement): cells for name, placement, cells in _rows(results)}
     titles = {
@@ -31,24 +38,26 @@ def markdown(results: Sequence[Result]) -> str:
     }
     return _table(
         {titles[row]: {size: _words(cell) for size, cell in cells.items()} for row, cells in rows.items()},
-        {titles[row]: {size: cell[0] for size, cell in cells.items()} for row, cells in rows.items()},
+        {titles[row]: cells for row, cells in rows.items()},
     )
 
 
 def _rows(results: Sequence[Result]) -> Iterator[tuple[str, str, dict[int, Cell]]]:
     """Return the collective, the placement and the cell of each size."""
     libraries = dict.fromkeys(result["library"] for result in results)
-    peers = [library for library in libraries if library not in ("shmcoll", *LIMITS)]
+    peers = [library for library in libraries if library in PEERS]
     for name in dict.fromkeys(result["collective"] for result in results):
         ours, theirs = times(results, name, "shmcoll"), [times(results, name, peer) for peer in peers]
-        limits = times(results, name, LIMITS[name in REDUCING])
+        limits, reads = times(results, name, LIMIT), times(results, name, LIMIT, _by_reads)
         for placement in PLACEMENTS:
             cells = {}
             for (size, where), time in ours.items():
                 best = min((peer[size, where] for peer in theirs if (size, where) in peer), default=None)
-                limit = limits.get((size, "out_of_place")) if size >= LEAST_LIMITED else None
                 if where == placement and best:
-                    cells[_column(size)] = (time / best, time / limit if limit else None)
+                    limit, read = limits.get((size, where)), reads.get((size, where))
+                    cells[_column(size)] = Cell(
+                        time / best, time / limit if limit else None, time / read if read else None
+                    )
             if cells:
                 yield name, placement, cells
 
@@ -58,12 +67,16 @@ def _column(size: int) -> int:
     return 8 if 0 < size <= 64 else size
 
 
+def _by_reads(timing: Mapping[str, Any]) -> float | None:
+    """Return the time of the limit if peers' memory is read by the kernel."""
+    return min((time for way, time in timing.get("ways", {}).items() if way.startswith(READS)), default=None)
+
+
 def _words(cell: Cell) -> str:
-    ratio, limited = cell
-    return f"{ratio:.2f}" if limited is None else f"{ratio:.2f}, {limited:.1f}"
+    return f"{cell.ratio:.2f}" if cell.limited is None else f"{cell.ratio:.2f}, {cell.limited:.2f}"
 
 
-def _table(words: Mapping[str, Mapping[int, str]], ratios: Mapping[str, Mapping[int, float]]) -> str:
+def _table(words: Mapping[str, Mapping[int, str]], rows: Mapping[str, Mapping[int, Cell]]) -> str:
     """Return rows of cells by size, and a line with the geometric mean and the cells that are not ahead."""
     sizes = sorted({size for cells in words.values() for size in cells})
     lines = [
@@ -71,15 +84,22 @@ def _table(words: Mapping[str, Mapping[int, str]], ratios: Mapping[str, Mapping[
         "|---" * (1 + len(sizes)) + "|",
         *(f"| {title} | {' | '.join(cells.get(size, '') for size in sizes)} |" for title, cells in words.items()),
     ]
-    found = [(title, size, ratio) for title, cells in ratios.items() for size, ratio in cells.items()]
-    mean = exp(sum(log(ratio) for *_, ratio in found) / len(found))
+    found = [(title, size, cell) for title, cells in rows.items() for size, cell in cells.items()]
+    mean = exp(sum(log(cell.ratio) for *_, cell in found) / len(found))
     behind = [
-        f"{title} {short_size(size) if size else ''}".strip() + f" {ratio:.2f}"
-        for title, size, ratio in found
-        if ratio > BEHIND
+        " ".join([title, *([short_size(size)] if size else []), f"{cell.ratio:.2f}", *_of_limits(cell)])
+        for title, size, cell in found
+        if cell.ratio > BEHIND
     ]
     above = f"Above {BEHIND}: {'; '.join(behind)}." if behind else f"No cell is above {BEHIND}."
     return "\n".join([*lines, "", f"Geometric mean of {len(found)} cells: {mean:.2f}. {above}"])
+
+
+def _of_limits(cell: Cell) -> list[str]:
+    if cell.limited is None:
+        return []
+    read = "" if cell.read is None else f", {cell.read:.2f} of reads"
+    return [f"({cell.limited:.2f} of the limit{read})"]
 
 
 def nodes_markdown(found: Mapping[str, Any]) -> str:
@@ -94,7 +114,7 @@ def nodes_markdown(found: Mapping[str, Any]) -> str:
             name: {size: f"{_time(time)}, {ratio:.2f}" for size, (time, ratio) in cells.items()}
             for name, cells in rows.items()
         },
-        {name: {size: ratio for size, (_, ratio) in cells.items()} for name, cells in rows.items()},
+        {name: {size: Cell(ratio) for size, (_, ratio) in cells.items()} for name, cells in rows.items()},
     )
 
 

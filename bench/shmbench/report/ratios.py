@@ -1,11 +1,11 @@
 """The table of `shmbench compare`: one line for each collective, size and placement, with medians over the rounds."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 from typing import Any
 
 from shmbench.cli.conditions import Conditions, conditions_of
-from shmbench.cli.options import LIMITS
+from shmbench.cli.options import LIMIT
 from shmbench.cli.sizes import microseconds, short_size
 from shmbench.timing.other_load import BUSY, in_words
 from shmbench.timing.peers import PEERS
@@ -13,17 +13,17 @@ from shmbench.timing.peers import PEERS
 Result = dict[
     str, Any
 ]  # {library, collective, ranks, error, table}: a run; table as `report.document` makes it, or None
-TITLES = {"shmcoll": "shmcoll", **{name: peer.title for name, peer in PEERS.items()}, "memcpy": "memcpy", "add": "add"}
+TITLES = {"shmcoll": "shmcoll", **{name: peer.title for name, peer in PEERS.items()}, LIMIT: LIMIT}
 PLACEMENTS = {"out_of_place": "out of place", "in_place": "in place"}
 
 
 def head(ranks: int, rounds: int, conditions: Conditions, libraries: Sequence[str]) -> str:
     """Return the lines above the table."""
-    titles = "".join(f"{TITLES[name]:>11}" for name in [*libraries, *LIMITS])
+    titles = "".join(f"{TITLES[name]:>11}" for name in [*libraries, LIMIT])
     return (
         f"# ranks: {ranks}, rounds: {rounds}. Microseconds a call, medians; ratio: shmcoll over the fastest peer.\n"
         f"# {conditions}\n"
-        f"# memcpy, add (c = a + b): no collectives; the memory's limit, by as many processes at once.\n"
+        f"# limit: the copies and sums that the ranks cannot avoid, each once, without a wait; from 64K on.\n"
         f"#\n"
         f"# {'collective':<17}{'size':>9}  {'placement':<12}{titles}{'ratio':>8}"
     )
@@ -31,13 +31,10 @@ def head(ranks: int, rounds: int, conditions: Conditions, libraries: Sequence[st
 
 def lines(results: Sequence[Result], name: str, libraries: Sequence[str]) -> Iterator[str]:
     """Return the lines of the collective `name`, from its results. A library without a figure is shown as "-"."""
-    columns = {column: times(results, name, column) for column in (*libraries, *LIMITS)}
+    columns = {column: times(results, name, column) for column in (*libraries, LIMIT)}
     peers = [columns[library] for library in libraries if library != "shmcoll"]
     for size, placement in dict.fromkeys(cell for library in libraries for cell in columns[library]):
-        cells = []
-        for column, found in columns.items():
-            # The memory is measured out of place only, and is the limit of both.
-            cells.append(found.get((size, "out_of_place" if column in LIMITS else placement)))
+        cells = [found.get((size, placement)) for found in columns.values()]
         ours, best = cells[0], min((p[size, placement] for p in peers if (size, placement) in p), default=None)
         ratio = f"{ours / best:.2f}" if ours and best else "-"
         yield (
@@ -56,7 +53,7 @@ def busy(documents: Sequence[dict[str, Any]]) -> str:
 
 def foot(results: Sequence[Result]) -> str:
     """Return the lines below the table: the libraries and the machine, and which libraries were left out and why."""
-    tables = [result["table"] for result in results if result["table"] and result["library"] not in LIMITS]
+    tables = [result["table"] for result in results if result["table"] and result["library"] != LIMIT]
     versions = dict.fromkeys(f"{table['library']} {table['library_version']}" for table in tables)
     machines = dict.fromkeys(f"{t['machine']['processor']}, {t['machine']['cores']} cores" for t in tables)
     failures = dict.fromkeys((r["collective"], TITLES[r["library"]], r["error"]) for r in results if r["error"])
@@ -77,12 +74,17 @@ def succeeded(results: Sequence[Result], library: str) -> list[dict[str, Any]]:
     return [] if any(run["error"] for run in runs) else [run["table"] for run in runs]
 
 
-def times(results: Sequence[Result], name: str, library: str) -> dict[tuple[int, str], float]:
-    """Return the median microseconds of a library for each size and placement."""
+def times(
+    results: Sequence[Result],
+    name: str,
+    library: str,
+    time_of: Callable[[dict[str, Any]], float | None] = lambda timing: timing["time"],
+) -> dict[tuple[int, str], float]:
+    """Return the median microseconds of a library for each size and placement. time_of: which of the figures counts."""
     cells: dict[tuple[int, str], list[float]] = {}
     for table in succeeded([result for result in results if result["collective"] == name], library):
         for row in table["rows"]:
             for placement in PLACEMENTS:
-                if row[placement]:
-                    cells.setdefault((row["size"], placement), []).append(row[placement]["time"])
+                if row[placement] and (time := time_of(row[placement])) is not None:
+                    cells.setdefault((row["size"], placement), []).append(time)
     return {cell: median(times) for cell, times in cells.items()}

@@ -1,4 +1,4 @@
-"""Entries from arrays to arrays. The collectives and limits of shmbench are among them."""
+"""Entries from arrays to arrays. The collectives of shmbench are among them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -51,8 +51,9 @@ def collective(
     loop: Callable[[Any, Any], Callable[[int], None]] | None = None,
     kind: Collective | None = None,
 ) -> Arrays:
-    """Return the collective or limit `name` of an array of `size` bytes: sums, root 0. `loop(x, out)`: another way to
-    call. kind: the collective of another library, whose communicator `comm` is."""
+    """Return the collective `name` of an array of `size` bytes: sums, root 0. `loop(x, out)`: another way to call.
+    kind: what is not in the table: a collective of another library, whose communicator `comm` is, or the memory
+    alone."""
     kind, dtype = kind or COLLECTIVES[name], np.dtype(dtype)
     (case,) = sized(kind, Case(dtype, "sum", 0, comm.rank, comm.size, Counts(0, 0), in_place), [size])
     lengths, make = kind.lengths(case), comm.empty if shared else np.empty

@@ -9,11 +9,11 @@ before had the same arrays; `--buffers 1` measures just that.
 import gc
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from statistics import median
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -31,13 +31,15 @@ FEWEST_ITERATIONS = 3
 @dataclass(frozen=True)
 class Timing:
     """The result for one row and placement. Seconds per call. wrong: the number of elements, None if not checked.
-    pairs: of arrays that were used in turn."""
+    pairs: of arrays that were used in turn. ways: seconds of
+    each of several ways, of which the fastest is the result."""
 
     seconds: float
     rounds: list[float]
     iterations: int
     wrong: int | None
     pairs: int
+    ways: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -62,18 +64,19 @@ class Bench:
 
     def measure(self, case: Case, plan: Plan) -> Timing:
         """Time `case`, and count what is wrong in the results of all ranks and rounds."""
-        buffers = _buffers(self.collective, case, plan.buffers)
-        self._refill(case, buffers)
+        buffers = buffers_of(self.collective, case, plan.buffers)
+        self.refill(case, buffers)
+        run = partial(self.collective.run, self.library.comm, case, buffers)
         n = plan.iterations
         if n is None:
-            self._seconds(case, buffers, 2 * len(buffers))
-            n = filling(ROUND_SECONDS, partial(self._slowest, case, buffers))
+            self._seconds(run, 2 * len(buffers))
+            n = filling(ROUND_SECONDS, partial(self.slowest, run))
         seconds, mistakes = [], 0
         for _ in range(plan.rounds):
-            seqs = self._refill(case, buffers)
+            seqs = self.refill(case, buffers)
             # At least once over all pairs, so that the check finds each of them written.
-            self._seconds(case, buffers, max(plan.warmup, len(buffers)))
-            seconds.append(self._slowest(case, buffers, n))
+            self._seconds(run, max(plan.warmup, len(buffers)))
+            seconds.append(self.slowest(run, n))
             if plan.check:
                 mistakes += self._mistakes(case, buffers, seqs)
         total = int(self.library.exchange(np.array([mistakes], dtype=np.float64)).sum()) if plan.check else None
@@ -82,29 +85,28 @@ class Bench:
     def loop(self, case: Case) -> Callable[[int], float]:
         """Return a function that makes `n` calls over arrays in turn, and returns how long one takes on the slowest
         rank."""
-        buffers = _buffers(self.collective, case, "auto")
-        self._refill(case, buffers)
-        return partial(self._slowest, case, buffers)
+        buffers = buffers_of(self.collective, case, "auto")
+        self.refill(case, buffers)
+        return partial(self.slowest, partial(self.collective.run, self.library.comm, case, buffers))
 
-    def _seconds(self, case: Case, buffers: Buffers, n: int) -> float:
-        """Return the seconds that this rank takes for `n` calls after a barrier."""
-        run, comm = self.collective.run, self.library.comm
+    def _seconds(self, run: Callable[[int], Any], n: int) -> float:
+        """Return the seconds that this rank takes for `run(n)` after a barrier."""
         gc.collect()
         gc.disable()
         try:
             self.library.barrier()
             start = time.perf_counter_ns()
-            run(comm, case, buffers, n)
+            run(n)
             return (time.perf_counter_ns() - start) * 1e-9
         finally:
             gc.enable()
 
-    def _slowest(self, case: Case, buffers: Buffers, n: int) -> float:
-        """Return seconds per call on the slowest rank, the same number on every rank."""
-        mine = self._seconds(case, buffers, n) / n
+    def slowest(self, run: Callable[[int], Any], n: int) -> float:
+        """Return seconds per call of `run(n)` on the slowest rank, the same number on every rank."""
+        mine = self._seconds(run, n) / n
         return float(self.library.exchange(np.array([mine])).max())
 
-    def _refill(self, case: Case, buffers: Buffers) -> list[int]:
+    def refill(self, case: Case, buffers: Buffers) -> list[int]:
         """Write inputs that were never used before, and outputs that are wrong everywhere. Returns the sequence number
         of each pair."""
         seqs = [next(self._seqs) for _ in buffers]
@@ -121,7 +123,7 @@ class Bench:
         if not self.collective.sized:
             return self._early_leavers(case)
         if case.in_place:
-            seqs = self._refill(case, buffers)
+            seqs = self.refill(case, buffers)
             self.collective.run(self.library.comm, case, buffers, len(buffers))
         return sum(
             wrong(out, self.collective.expected(case, seq))
@@ -169,23 +171,28 @@ def cases(collective: Collective, case: Case) -> Iterator[Case]:
         yield replace(case, in_place=True)
 
 
-def _buffers(collective: Collective, case: Case, wanted: int | Literal["auto"]) -> Buffers:
-    """Return the pairs of input and output to use in turn; the same number on every rank."""
+def buffers_of(
+    collective: Collective, case: Case, wanted: int | Literal["auto"], empty: Callable[..., np.ndarray] = np.empty
+) -> Buffers:
+    """Return the pairs of input and output to use in turn; the same number on every rank. empty: makes an array of a
+    length and a dtype."""
     if not collective.sized:
         return []
     lengths = [collective.lengths(replace(case, rank=rank)) for rank in range(case.ranks)]
     longest = max(max(pair) if case.in_place else sum(pair) for pair in lengths) * case.dtype.itemsize
     pairs = max(1, min(MOST_PAIRS, ROTATION_BYTES // longest)) if wanted == "auto" else wanted
-    return [_buffer(collective, case, *lengths[case.rank]) for _ in range(pairs)]
+    return [_buffer(collective, case, *lengths[case.rank], empty) for _ in range(pairs)]
 
 
-def _buffer(collective: Collective, case: Case, sends: int, gets: int) -> tuple[np.ndarray | None, np.ndarray | None]:
+def _buffer(
+    collective: Collective, case: Case, sends: int, gets: int, empty: Callable[..., np.ndarray]
+) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Return one pair; None for an array that this rank does not have."""
     if case.in_place:
         assert collective.in_place
-        x, out = collective.in_place(case, np.empty(max(sends, gets), case.dtype))
+        x, out = collective.in_place(case, empty(max(sends, gets), case.dtype))
     else:
-        x, out = np.empty(sends, case.dtype), np.empty(gets, case.dtype)
+        x, out = empty(sends, case.dtype), empty(gets, case.dtype)
     return x if sends else None, out if gets else None
 
 
