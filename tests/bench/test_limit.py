@@ -34,7 +34,7 @@ def spoilt(parts):
 class Limit(limit.Limit):
     def collective(self, name):
         found = super().collective(name)
-        return replace(found, parts=lambda case: spoilt(found.parts(case)))
+        return replace(found, parts=[lambda case, parts=parts: spoilt(parts(case)) for parts in found.parts])
 
 library = Limit()
 for line in lines:

@@ -1,7 +1,7 @@
 """The collectives to measure: `table` has the functions of `Collective` for each, `payload` has inputs and results,
 `parts` what they cannot avoid to copy."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +56,8 @@ class Collective:
     expected(case, seq)                 the right contents of this rank's output after call `seq`; [] if it has none
     run(comm, case, buffers, n)         n calls over the buffers in turn, and nothing else: this is timed
     bus_factor(ranks)                   bus bandwidth over algorithm bandwidth, by the definitions of nccl-tests
-    parts(case)                         what this rank has to write at least, and of what: see `parts.py`
+    parts                               functions, each of which returns what this rank has to write at least, and of
+                                        what, as parts(case): see `parts.py`. Several: the work can be divided in ways
     in_place(case, memory)              input and output as parts of one array, which is as long as the longer of them
     """
 
@@ -65,7 +66,7 @@ class Collective:
     expected: Callable[[Case, int], list[Segment]]
     run: Callable[[Any, Case, Buffers, int], None]
     bus_factor: Callable[[int], float]
-    parts: Callable[[Case], "list[Part]"]
+    parts: "Sequence[Callable[[Case], list[Part]]]"
     in_place: Callable[[Case, np.ndarray], tuple[np.ndarray, np.ndarray]] | None = None  # None: there is no such form
     out_of_place: bool = True  # the collective has a form with an output apart from the input
     reduces: bool = False  # the op column has a meaning

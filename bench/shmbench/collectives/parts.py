@@ -4,13 +4,13 @@ A rank writes parts of its arrays. Each part is a copy of the elements of one ra
 ranks. Other libraries, and shmcoll for short arrays, copy more: a copy into shared memory and one out of it. No library
 that leaves its arrays where they are can do with less. `timing/limit.py` measures how long it takes.
 
-The reductions divide the work: each rank reduces its part of the elements, from the inputs of all ranks, and copies the
+Reductions divide the work: each rank reduces its part of the elements, from the inputs of all ranks, and copies the
 other parts of the result, if it gets a result. A rank that gets none puts its part into an array of its own, `sums`.
 Rank r of a scan adds its input to the result of rank r - 1.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shmbench.collectives import Case
 from shmbench.collectives.lengths import Lengths, place, received_counts, sent_counts, size
@@ -41,11 +41,6 @@ class Part:
 Parts = Callable[[Case], list[Part]]  # of this rank
 
 
-def nothing(case: Case) -> list[Part]:
-    """Return the parts of a call that moves nothing."""
-    return []
-
-
 def ranks_of(case: Case) -> range:
     return range(case.ranks)
 
@@ -63,6 +58,18 @@ def longest_share(case: Case) -> int:
 def inputs(case: Case, start: int = 0) -> list[Source]:
     """Return the input of every rank. This rank comes last: its result may replace its input."""
     return [Source((case.rank + 1 + i) % case.ranks, start) for i in ranks_of(case)]
+
+
+def parts_for_others(parts: Parts, case: Case) -> list[Part]:
+    """Return the parts of this rank's input that other ranks need, each once."""
+    found = {}
+    for rank in ranks_of(case):
+        for part in parts(replace(case, rank=rank)) if rank != case.rank else ():
+            for source in part.sources:
+                if source.rank == case.rank and source.array == X:
+                    stop = source.start + part.stop - part.start
+                    found[source.start, stop] = Part(source.start, stop, [], X)
+    return list(found.values())
 
 
 # --- moves ------------------------------------------------------------------------------------------------------------
@@ -137,6 +144,11 @@ def reduced(case: Case) -> list[Part]:
     if case.is_root:
         return [Part(mine.start, mine.stop, inputs(case, mine.start)), *_of_others(case, SUMS)]
     return [Part(0, mine.stop - mine.start, inputs(case, mine.start), SUMS)]
+
+
+def reduced_at_root(case: Case) -> list[Part]:
+    """Return the parts of reduce if the root does all of it. The others may write less then."""
+    return [Part(0, size(case), inputs(case))] if case.is_root else []
 
 
 def _of_others(case: Case, array: str) -> Iterable[Part]:

@@ -237,7 +237,7 @@ def without_arrays(run: Callable[[Any, Case, Buffers, int], None]) -> Collective
     """Return a call that has no arrays."""
     return Collective(
         lambda elements, ranks: Counts(0, 0), lambda case: (0, 0), lambda case, seq: [], run, lambda ranks: 0.0,
-        parts.nothing, sized=False,
+        (), sized=False,
     )  # fmt: skip
 
 
@@ -253,62 +253,62 @@ COLLECTIVES = {
     "split": without_arrays(split),
     "dups_open": without_arrays(dups_open),
     "broadcast": Collective(
-        whole, alike, of_rank(root), broadcast, along, parts.whole_of(root), over_itself, out_of_place=False,
+        whole, alike, of_rank(root), broadcast, along, (parts.whole_of(root),), over_itself, out_of_place=False,
         rooted=True,
     ),
     "all_reduce": Collective(
-        whole, alike, _ALL, calls("all_reduce", op), twice, parts.all_reduced, over_itself, reduces=True
+        whole, alike, _ALL, calls("all_reduce", op), twice, (parts.all_reduced,), over_itself, reduces=True
     ),
     "reduce": Collective(
-        whole, pair(size, at_root(size)), only_root(_ALL), calls("reduce", root, op), along, parts.reduced, over_itself,
-        reduces=True, rooted=True,
+        whole, pair(size, at_root(size)), only_root(_ALL), calls("reduce", root, op), along,
+        (parts.reduced, parts.reduced_at_root), over_itself, reduces=True, rooted=True,
     ),
     "reduce_scatter": Collective(
         blocks, pair(size, _EVEN), scattered(even, sum_block), calls("reduce_scatter", op), apart,
-        parts.reduced_blocks(even), into_block(even), reduces=True,
+        (parts.reduced_blocks(even),), into_block(even), reduces=True,
     ),
     "reduce_scatter_v": Collective(
         blocks, pair(size, _UNEVEN), scattered(uneven, sum_block), calls("reduce_scatter_v", block_counts, op), apart,
-        parts.reduced_blocks(uneven), into_block(uneven), reduces=True,
+        (parts.reduced_blocks(uneven),), into_block(uneven), reduces=True,
     ),
     "scan": Collective(
-        whole, alike, of_ranks(lambda case: range(case.rank + 1)), calls("scan", op), along, parts.scanned, over_itself,
-        reduces=True,
+        whole, alike, of_ranks(lambda case: range(case.rank + 1)), calls("scan", op), along, (parts.scanned,),
+        over_itself, reduces=True,
     ),
     "exscan": Collective(
         whole, pair(size, lambda case: size(case) if case.rank else 0), of_ranks(lambda case: range(case.rank)),
-        calls("exscan", op), along, parts.scanned_before, over_itself, reduces=True,
+        calls("exscan", op), along, (parts.scanned_before,), over_itself, reduces=True,
     ),
     "all_gather": Collective(
-        blocks, pair(_EVEN, size), gathered(even), calls("all_gather"), apart, parts.gathered(even), from_block
+        blocks, pair(_EVEN, size), gathered(even), calls("all_gather"), apart, (parts.gathered(even),), from_block
     ),
     "all_gather_v": Collective(
-        blocks, pair(_UNEVEN, size), gathered(uneven), calls("all_gather_v"), apart, parts.gathered(uneven)
+        blocks, pair(_UNEVEN, size), gathered(uneven), calls("all_gather_v"), apart, (parts.gathered(uneven),)
     ),
     "gather": Collective(
         blocks, pair(_EVEN, at_root(size)), only_root(gathered(even)), calls("gather", root), apart,
-        parts.only_root(parts.gathered(even)), rooted=True,
+        (parts.only_root(parts.gathered(even)),), rooted=True,
     ),
     "gather_v": Collective(
         blocks, pair(_UNEVEN, at_root(size)), only_root(gathered(uneven)), calls("gather_v", root), apart,
-        parts.only_root(parts.gathered(uneven)), rooted=True,
+        (parts.only_root(parts.gathered(uneven)),), rooted=True,
     ),
     "scatter": Collective(
         blocks, pair(at_root(size), _EVEN), scattered(even, root_block), calls("scatter", root), apart,
-        parts.scattered(even),
+        (parts.scattered(even),),
         lambda case, memory: into_block(even)(case, memory) if case.is_root else (memory, memory), rooted=True,
     ),
     "scatter_v": Collective(
-        blocks, pair(at_root(size), _UNEVEN), scattered(uneven, root_block), scatter_v, apart, parts.scattered(uneven),
-        rooted=True,
+        blocks, pair(at_root(size), _UNEVEN), scattered(uneven, root_block), scatter_v, apart,
+        (parts.scattered(uneven),), rooted=True,
     ),
     "all_to_all": Collective(
-        blocks, alike, exchanged(even), calls("all_to_all"), apart, parts.exchanged(even), over_itself
+        blocks, alike, exchanged(even), calls("all_to_all"), apart, (parts.exchanged(even),), over_itself
     ),
     "all_to_all_v": Collective(
-        blocks, alike, exchanged(uneven), calls("all_to_all_v", own_counts), apart, parts.exchanged(uneven)
+        blocks, alike, exchanged(uneven), calls("all_to_all_v", own_counts), apart, (parts.exchanged(uneven),)
     ),
     "collective_permute": Collective(
-        whole, alike, of_rank(before), calls("collective_permute", to_the_next), along, parts.whole_of(before)
+        whole, alike, of_rank(before), calls("collective_permute", to_the_next), along, (parts.whole_of(before),)
     ),
 }  # fmt: skip

@@ -8,7 +8,6 @@ import numpy as np
 
 from shmbench.collectives import Buffers, Case, Collective
 from shmbench.collectives.lengths import alike, pair, size, whole
-from shmbench.collectives.parts import nothing
 from shmbench.collectives.payload import Segment
 from shmbench.collectives.table import along, of_rank
 
@@ -35,5 +34,5 @@ def sum_of_halves(case: Case, seq: int) -> list[Segment]:
     return [Segment(0, n, case.sent(case.rank, seq) + case.sent(case.rank, seq, n))]
 
 
-MEMCPY = Collective(whole, alike, of_rank(lambda case: case.rank), copying, along, nothing)
-ADD = Collective(whole, pair(lambda case: 2 * size(case), size), sum_of_halves, adding, along, nothing)
+MEMCPY = Collective(whole, alike, of_rank(lambda case: case.rank), copying, along, ())
+ADD = Collective(whole, pair(lambda case: 2 * size(case), size), sum_of_halves, adding, along, ())

@@ -6,8 +6,9 @@ elements of a peer come from one of three places:
 
     reads      its private memory, which the kernel reads (process_vm_readv), as a library does that copies once
     loads      its arrays in memory that both map: what a library could do if all arrays were shared
-    apart      private memory of the rank that needs them, where a copy lies: the same bytes are read and written, and
-               no line has to come from the core of a peer that has just written it
+    cells      a piece that the cache of the rank holds. A rank whose inputs others need copies these into such a piece.
+               So do libraries that copy through shared memory. It may be faster than one copy: nothing has to come from
+               memory that a peer has read already, and here no line has to come from the core of a peer, either
 
 Each with plain stores and with stores past the caches, which the kernel does not have. The limit is the least of the
 six. A few loops find those that are not much slower than the fastest one; only these are timed further.
@@ -20,13 +21,14 @@ between, and in place they read a copy of the inputs.
 import contextlib
 import os
 from collections.abc import Callable
+from itertools import product
 from statistics import median
 
 import numpy as np
 
 from shmbench.cli.options import READS
 from shmbench.collectives import Case
-from shmbench.collectives.parts import OUT, SUMS, X, longest_share
+from shmbench.collectives.parts import OUT, SUMS, X, longest_share, parts_for_others
 from shmbench.collectives.payload import wrong
 from shmbench.timing.library import Shmcoll
 from shmbench.timing.measure import (
@@ -40,7 +42,7 @@ from shmbench.timing.measure import (
     buffers_of,
     filling,
 )
-from shmbench.timing.step_lists import APART, LOADS, Made, Maker, Places, Way
+from shmbench.timing.step_lists import CELLS, LOADS, Maker, Places, Way
 from shmbench.timing.steps import Steps
 from shmcoll.engine.compiler.compile import load_kernel
 from shmcoll.engine.kernels.dtypes import BY_NUMPY
@@ -107,23 +109,25 @@ class Arrays:
 class _Loop:
     """One way to do the steps."""
 
-    def __init__(self, bench: "LimitBench", case: Case, arrays: Arrays, maker: Maker):
+    def __init__(self, bench: "LimitBench", case: Case, arrays: Arrays, way: Way, maker: Maker):
         self._bench, self._case, self.arrays, self._maker = bench, case, arrays, maker
-        self._parts = bench.collective.parts(case)
+        self._parts, self._sent = way.parts(case), parts_for_others(way.parts, case)
         self._kernel = load_kernel(BY_NUMPY[case.dtype], case.op) if bench.collective.reduces else 0
-        self._made = [maker.made(self._parts, places) for places in arrays.places]
-        self._steps = Steps([made.steps for made in self._made], self._kernel, case.ranks)
+        made = [maker.made(self._parts, self._sent, places) for places in arrays.places]
+        self._steps = Steps([one.steps for one in made], self._kernel, case.ranks, keeps=made)
 
     def is_possible(self) -> bool:
         """Return whether the kernel lets all ranks read what they have to."""
         try:
-            self._with_fetches(self._made[0]).run(1)
+            self._checked(self.arrays.places[0]).run(1)
         except OSError:
             return self._bench.all(False)
         return self._bench.all(True)
 
-    def _with_fetches(self, made: Made) -> Steps:
-        return Steps([made.fetches + made.steps], self._kernel, self._case.ranks)
+    def _checked(self, places: Places) -> Steps:
+        """Return steps that make the right result."""
+        made = self._maker.made(self._parts, self._sent, places, checked=True)
+        return Steps([made.fetches + made.steps], self._kernel, self._case.ranks, keeps=made)
 
     def seconds(self, n: int) -> float:
         """Return the seconds of one of `n` rounds of the steps on the slowest rank."""
@@ -136,8 +140,7 @@ class _Loop:
             x, out = pair
             if case.in_place and x is not None:
                 self.arrays.inputs[...] = x
-            made = self._maker.made(self._parts, places)
-            steps = self._with_fetches(made)
+            steps = self._checked(places)
             for _ in range(case.ranks):
                 self._bench.library.barrier()
                 steps.run(1)
@@ -178,15 +181,15 @@ class LimitBench(Bench):
         """Return a loop for each way that is possible here."""
         processes = [int(row[0]) for row in self.library.exchange(np.array([os.getpid()], np.float64))]
         private = Arrays(self, case, plan)
-        kinds = {READS: private, APART: private, LOADS: self._shared(case, plan, private.bytes)}
+        kinds = {READS: private, CELLS: private, LOADS: self._shared(case, plan, private.bytes)}
         found = {}
         for source, arrays in kinds.items():
             if arrays is None:
                 continue
             self.refill(case, arrays.buffers)
-            for streams in (False, True):
-                way = Way(source, streams)
-                loop = _Loop(self, case, arrays, Maker(case, way, processes))
+            for streams, parts in product((False, True), self.collective.parts):
+                way = Way(source, streams, parts)
+                loop = _Loop(self, case, arrays, way, Maker(case, way, processes))
                 if loop.is_possible():
                     found[way] = loop
         if not found:

@@ -57,13 +57,14 @@ def _native() -> Callable[..., int]:
 class Steps:
     """Lists of steps, one for each pair of arrays that is used in turn. All have as many steps.
 
-    kernel: the address of the kernel for sums, or 0.
+    kernel: the address of the kernel for sums, or 0. keeps: the memory in the steps, as long as this lives.
     """
 
-    def __init__(self, lists: Sequence[Sequence[Step]], kernel: int, ranks: int):
+    def __init__(self, lists: Sequence[Sequence[Step]], kernel: int, ranks: int, keeps: object):
         self._words = np.array(lists, np.int64).reshape(len(lists), -1)
         self._each = len(lists[0])
         self._rest = kernel, ranks
+        self._keeps = keeps
 
     def run(self, n: int) -> None:
         """Do the lists in turn, `n` of them. Raises `OSError` if memory of a peer cannot be read."""
