@@ -104,7 +104,7 @@ def test_a_library_has_its_colour_in_every_picture():
     assert both == {"Open MPI": "#D55E00", "shmcoll": "#0072B2"}
     assert colours(document()) == {"shmcoll": "#0072B2"}
     assert colours(document("mine"), document("Open MPI"))["Open MPI"] == "#D55E00"
-    assert {peer.title for peer in PEERS.values()} | {"shmcoll"} == picture.COLOURS.keys()
+    assert {peer.title for peer in PEERS.values()} | {"shmcoll", "limit"} == picture.COLOURS.keys()
     older = picture.colours_of([curves.Curve("shmcoll", "in_place", [8], [1.0], [1.0], label=str(age), age=age)
                                 for age in range(4)])  # fmt: skip
     assert len(set(older.values())) == 4 and older["shmcoll, 0"] == "#0072B2"

@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
+from shmbench.cli.options import LIMIT
 from shmbench.cli.sizes import short_size
 from shmbench.report.curves import Chart, Curve
 
@@ -24,8 +25,9 @@ COLOURS = {
     "MPICH": "#009E73",
     "Intel MPI": "#CC79A7",
     "gloo": "#E69F00",
+    LIMIT: "#000000",
 }
-OTHERS = ("#56B4E9", "#000000")
+OTHERS = ("#56B4E9", "#999999")
 INK, FAINT = "#333333", "#777777"
 FONT = 11  # points, of everything but title and note
 SMALL: dict[str, Any] = {"fontsize": 9, "color": FAINT}
