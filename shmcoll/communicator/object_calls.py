@@ -157,5 +157,6 @@ class ObjectCall:
             self._parts._dispatcher.left(self._exchange)
         else:
             self._parts._left_by(error)
-        if status in (None, c.GOES_ON_ALONE) and self._words[_COLLECTIVE] >> CALL_BITS == threading.get_ident():
+        is_ours = status is None and self._words[_COLLECTIVE] >> CALL_BITS == threading.get_ident()
+        if is_ours or status == c.GOES_ON_ALONE:
             self._words[_COLLECTIVE] = 0

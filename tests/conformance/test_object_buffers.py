@@ -6,9 +6,8 @@ import pickle
 
 import numpy as np
 
-from shmcoll.calls.pickling import LEAST_BYTES
 from tests.support.drawn_objects import same
-from tests.support.switches import LEAST_ALONE, LEAST_MOVED, LONGEST_ROW
+from tests.support.switches import LEAST_ALONE, LEAST_BYTES, LEAST_MOVED, LONGEST_ROW
 
 MANY = 80  # buffers, whose sizes no row holds
 LONG = "x" * LONGEST_ROW  # whose pickle no row holds

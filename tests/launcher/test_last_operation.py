@@ -6,11 +6,14 @@ JOB = """
     import os, signal, threading, time
     import numpy as np
     import shmcoll
+    from shmcoll.diagnostics.flight_log import flights
     from shmcoll.engine import layout
 
-    def kill_asleep(group):
-        # while this rank and rank 1, which tells the line, sleep in their calls
-        while not all(group.arena.load(group.mailbox(rank) + layout.PARKED) for rank in (1, 2)):
+    def kill_asleep(group, call):
+        # when this rank sleeps, and rank 1, which tells the line, in this call: it may not have left the one before
+        def sleep():
+            return all(group.arena.load(group.mailbox(rank) + layout.PARKED) for rank in (1, 2))
+        while [flight.sequence for flight in flights(group, 1)[-1:]] != [call] or not sleep():
             time.sleep(0.001)
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -21,17 +24,22 @@ JOB = """
     {after}
 """
 KILL = "os.kill(os.getpid(), signal.SIGKILL)"
-SOON = "threading.Thread(target=kill_asleep, args=(comm._dispatcher.group,)).start()"
+SOON = "threading.Thread(target=kill_asleep, args=(comm._dispatcher.group, {call})).start()"
 CASES = {
     "nothing yet": ("", KILL, "comm.barrier()", "it had called nothing yet"),
     "after a call": ("comm.barrier()", KILL, "comm.barrier()", "its last call, barrier() #1, had returned"),
     "in a call": (
         "comm.barrier()",
-        SOON,
+        SOON.format(call=2),
         "while comm.rank == 0 and not comm._dispatcher.group.has_ended(): pass\n    comm.all_reduce(np.ones(3))",
         "it was in all_reduce(float64[3], sum) #2, which rank {rank} called at job.py:{line}",
     ),
-    "in a message": ("", f"{SOON}; comm.recv(source=1, tag=7)", "comm.barrier()", "it was in recv(source=1, tag=7)"),
+    "in a message": (
+        "",
+        f"{SOON.format(call=1)}; comm.recv(source=1, tag=7)",
+        "comm.barrier()",
+        "it was in recv(source=1, tag=7)",
+    ),
 }
 
 
@@ -43,7 +51,7 @@ def test_a_killed_rank(shmrun, name):
         "shmrun: rank 2 was killed by signal 9 (SIGKILL); "
         + words.format(rank=rank, line=line)
         + "; perhaps by the kernel, for lack of memory: see dmesg"
-        for rank, line in ((0, 18), (1, 18))
+        for rank, line in ((0, 21), (1, 21))
     ]
     assert told.stderr.splitlines()[-1] in verdicts
 

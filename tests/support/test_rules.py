@@ -24,6 +24,7 @@ ABOUT_THE_INSIDE = {
     "crash/test_groups.py",
     "crash/test_handlers.py",
     "crash/test_making_groups.py",
+    "crash/test_object_calls_interrupted.py",
     "crash/test_out_of_memory.py",
     "crash/test_random_mismatch.py",
     "crash/test_running_ahead.py",
