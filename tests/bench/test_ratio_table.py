@@ -38,7 +38,7 @@ def test_what_is_behind_stands_beside_reads_by_the_kernel_too():
     """They are the limit of a library that gets private arrays."""
     limit = run("limit", "scatter", (1 << 20, 20, None))
     ways = {"reads, through the caches": 50, "reads, past the caches": 40, "loads, through the caches": 20}
-    limit["table"]["rows"][0]["out_of_place"]["ways"] = ways
+    limit["table"]["rows"][0]["out_of_place"]["ways"] = [{"way": way, "time": time} for way, time in ways.items()]
     results = [run("shmcoll", "scatter", (1 << 20, 44, None)), run("mpich", "scatter", (1 << 20, 40, None)), limit]
     told = "Above 0.95: scatter 1M 1.10 (2.20 of the limit, 1.10 of reads)."
     assert markdown(results).endswith(told)

@@ -159,7 +159,7 @@ def _parser(ranks: int) -> argparse.ArgumentParser:
     conditions.add_flags(parser)
     add("--limit", action="store_true",
         help="instead of the collective, measure what it cannot avoid: each rank copies and reduces its bytes, once, "
-        "and nobody waits; the least of four ways")  # fmt: skip
+        "and nobody waits; the least of several ways")  # fmt: skip
     add("--door", choices=DOORS, metavar="NAME",
         help=f"instead of a collective, measure what a front end adds to calls ({', '.join(DOORS)})")  # fmt: skip
     add("-c", "--check", dest="check", type=int, choices=(0, 1), default=1, help="check results (1)")

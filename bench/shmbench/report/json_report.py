@@ -112,5 +112,9 @@ def _timing(row: Row, timing: Timing) -> dict[str, Any]:
         "iterations": timing.iterations,
         "pairs": timing.pairs,
         "rounds": [seconds * 1e6 for seconds in timing.rounds],
-        **({"ways": {way: seconds * 1e6 for way, seconds in timing.ways.items()}} if timing.ways else {}),
+        **({"ways": _ways(timing)} if timing.ways else {}),
     }
+
+
+def _ways(timing: Timing) -> list[dict[str, Any]]:
+    return [{"way": way, "time": seconds * 1e6} for way, seconds in timing.ways.items()]

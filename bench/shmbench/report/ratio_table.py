@@ -69,7 +69,7 @@ def _column(size: int) -> int:
 
 def _by_reads(timing: Mapping[str, Any]) -> float | None:
     """Return the time of the limit if peers' memory is read by the kernel."""
-    return min((time for way, time in timing.get("ways", {}).items() if way.startswith(READS)), default=None)
+    return min((one["time"] for one in timing.get("ways", ()) if one["way"].startswith(READS)), default=None)
 
 
 def _words(cell: Cell) -> str:
