@@ -64,8 +64,8 @@ native entry writes it, too, when the first part of a call for objects has ended
 (`engine/native/object_rows.py`): then no other thread is in a collective, because this one was.
 
 The end. `drain` waits until no thread is between the parts of a collective, or in the first part of a call for objects,
-after which it may be. Then it calls `shut` under `guard`: from then
-on no thread takes a place. Then it waits for the places in the line.
+after which it may be. Then it calls `shut` under `guard`: from then on no thread takes a place. Then it waits for the
+places in the line.
 """
 
 import threading
@@ -79,10 +79,10 @@ import numpy as np
 from shmcoll.diagnostics import other_threads
 from shmcoll.diagnostics.describe_call import MESSAGES
 from shmcoll.engine import context as c
-from shmcoll.engine import layout
 from shmcoll.engine.collective import ANY_SOURCE, PEER
 from shmcoll.engine.layout import WORD
-from shmcoll.engine.native.tables import CALL_BITS, COMPOSITE
+from shmcoll.engine.native.object_rows import call_code
+from shmcoll.engine.native.tables import CALL_BITS
 from shmcoll.errors import CallNotAllowed
 from shmcoll.runtime import refused_calls
 
@@ -92,12 +92,6 @@ _KIND = c.KIND // WORD
 _COLLECTIVE = c.COLLECTIVE // WORD
 REFUSED = object()  # the result of `alone` for a call that has not been made
 _NOT_COLLECTIVE = {*MESSAGES, "subgroup"}
-
-
-def _call_code(words: np.ndarray) -> int:
-    """Return the code of the call that is inside, as `engine/native/object_rows.py` does."""
-    composite = words.item(c.ALGORITHM // WORD) >> layout.COMPOSITE_SHIFT & layout.COMPOSITE_CODE
-    return COMPOSITE + composite if composite else words.item(c.OPERATION // WORD)
 
 
 class Ticket:
@@ -194,7 +188,7 @@ class Turns:
         if not collective or collective >> CALL_BITS == me:
             collective = 0
             if inside not in (0, me, words.item(_OWNER)) and not words.item(_KIND) & PEER:
-                collective = inside << CALL_BITS | _call_code(words)
+                collective = inside << CALL_BITS | call_code(words.ctypes.data)
         if collective:
             self._words[c.MET // WORD] = collective
         return bool(collective)
