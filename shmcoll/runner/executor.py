@@ -8,8 +8,9 @@ given. It ends when the executor is shut down, or forgotten, and nothing is left
                 its result. If the call fails, as by the death of a rank, it sets `broken`, and an exception in all
                 futures that are left
 
-`lock` guards `waiting`, `is_shut` and `broken`. The thread never waits for it long, and the caller waits for the thread
-in `shutdown` only. At the end of the interpreter, all executors are shut down and waited for, as those of the standard
+`lock` guards `waiting`, `is_shut`, `broken` and the socket of `wake`, which the thread closes: a message to a closed
+descriptor could reach another file. The thread never waits for it long, and the caller waits for the thread in
+`shutdown` only. At the end of the interpreter, all executors are shut down and waited for, as those of the standard
 library are.
 """
 
@@ -203,7 +204,7 @@ class _Waiting:
                     f"cannot schedule new futures after {'interpreter ' * _is_exiting}shutdown of this executor"
                 )
             self._futures.append((future, call))
-        self.wake()
+            self.wake()
 
     def next(self) -> Chunk | None:
         while self._futures:
@@ -231,7 +232,11 @@ class _Waiting:
             self.is_shut = True
             for future, _ in list(self._futures) if cancel else ():
                 future.cancel()
-        self.wake()
+            self.wake()
+
+    def stop_waking(self) -> None:
+        with self.lock:
+            self.wake = lambda: None
 
     def break_all(self, error: BaseException) -> None:
         """Set an exception in all futures that are left."""
@@ -264,7 +269,7 @@ def _serve(ranks: Ranks, waiting: _Waiting, begin: Callable[[], object] | None) 
                 stack, _OF, _call, waiting, len(ranks), begin=begin, depth=len(ranks) + 1, returns_errors=True
             )
             waiting.wake = work.wake
-            stack.callback(setattr, waiting, "wake", lambda: None)
+            stack.callback(waiting.stop_waking)
             for news in ranks._work(stack, _OF, _call, None, work, work.known):
                 for number in news:
                     _complete(waiting.begun.pop(number), work, number)

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import shmcoll
+from shmcoll.runner.map_call import MapCall
 from tests.support.waiting import until
 
 
@@ -66,6 +67,22 @@ def test_a_timeout_of_map(tmp_path: Path) -> None:
         with pytest.raises(TimeoutError):
             next(results)
         (tmp_path / "go").touch()
+
+
+def test_a_shutdown_while_the_thread_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread does not close the socket into which a message to it is about to be written."""
+    wake = MapCall.wake
+
+    def late(call: MapCall) -> None:
+        if executor._waiting.is_shut:
+            wake(call)  # the thread may end from now on
+            executor._thread.join(0.5)
+        wake(call)
+
+    monkeypatch.setattr(MapCall, "wake", late)
+    executor = shmcoll.Executor(1)
+    assert executor.submit(abs, -1).result() == 1
+    executor.shutdown()
 
 
 def begin(value: int) -> None:
