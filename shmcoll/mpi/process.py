@@ -92,9 +92,9 @@ class Process:
         """Leave the job, when all ranks are ready to. No barrier of the program agrees with this one."""
         if self.is_finalized:
             raise MPIError("MPI_ERR_OTHER", "MPI is finalized already")
-        self.world.native._compose("MPI_Finalize", _meet)
+        sends = self.world.native._compose("MPI_Finalize", _meet)
         self.is_finalized = True
-        for line in leftovers.lines():
+        for line in leftovers.lines(sends):
             log.warning(f"at the end of MPI on rank {self.rank}: {line}")
         handles.closed.append("MPI_Finalize has been called")
         for handle in (c["MPI_COMM_SELF"], c["MPI_COMM_WORLD"]):
@@ -111,11 +111,16 @@ class Process:
         children.wait_for_all()
 
 
-def _meet(parts: Any) -> None:
+def _meet(parts: Any) -> list[str]:
+    """Wait for all ranks. Return what they have not received of the messages of this one, if that is looked for."""
     parts.barrier()
-    if is_on("SHMCOLL_CHECK"):
-        leftovers.note()  # all messages have been sent
-        parts.barrier()
+    if not is_on("SHMCOLL_CHECK"):
+        return []
+    leftovers.note()  # all messages have been sent
+    parts.barrier()
+    sends = list(leftovers.sends())
+    parts.barrier()  # a rank that goes on takes the messages that it has not received
+    return sends
 
 
 def _shared(native: Any) -> Callable[[int], np.ndarray]:

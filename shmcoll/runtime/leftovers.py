@@ -23,6 +23,7 @@ has the lines of those calls, because the rank may have ended when another one t
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
@@ -67,12 +68,18 @@ class SentMessages:
         self._sites: dict[tuple[int, int], deque[Site | None]] = defaultdict(partial(deque, maxlen=_KEPT))
 
     def noting(self, send: Callable[..., int]) -> Callable[..., int]:
-        """Return the native entry of `send`, which notes the line of each message that begins."""
+        """Return the native entry of `send`, which notes the line of each message that begins. It does so before, as
+        the receiver may leave as soon as it has seen the message."""
 
         def noted(x: Any, place: Any, memory: Any, dest: Any, *rest: Any) -> int:
+            if memory not in (BEGIN, BESIDE, STORE):
+                return send(x, place, memory, dest, *rest)
+            sites, site = self._sites[dest, rest[0]], here()
+            sites.append(site)
             status = send(x, place, memory, dest, *rest)
-            if memory in (BEGIN, BESIDE, STORE) and status not in (c.NEEDS_PYTHON, c.BUSY):
-                self._sites[dest, rest[0]].append(here())
+            if status in (c.NEEDS_PYTHON, c.BUSY):
+                with suppress(ValueError):  # so many have followed that it is not kept any more
+                    sites.remove(site)
             return status
 
         return noted

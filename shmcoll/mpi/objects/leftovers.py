@@ -1,6 +1,6 @@
 """What a program leaves behind when it ends MPI, in words: a line for each kind, on the rank that it is about."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 import numpy as np
@@ -24,17 +24,24 @@ def note() -> None:
             leftovers.note(comm.messages._dispatcher, leftovers.MEETS)
 
 
-def lines() -> Iterator[str]:
-    """Yield what is left behind, when all ranks have come to the end.
-
-    Messages are looked for among those that have arrived. They are taken, so this is done once.
-    """
-    yield from _requests()
+def sends() -> Iterator[str]:
+    """Yield which messages of this rank have not been received, when all ranks have noted theirs."""
     for comm in COMM.all():
         with suppress(ShmcollError):  # of a group that has ended
             dispatcher = comm.messages._dispatcher
             for line in () if dispatcher.group.has_ended() else leftovers.sends(dispatcher, leftovers.MEETS):
                 yield f"{line}, in {comm.in_words}"
+
+
+def lines(sends: Sequence[str]) -> Iterator[str]:
+    """Yield what is left behind, when all ranks have come to the end. sends: the lines about sends.
+
+    Messages are looked for among those that have arrived. They are taken, so this is done once.
+    """
+    yield from _requests()
+    yield from sends
+    for comm in COMM.all():
+        with suppress(ShmcollError):  # of a group that has ended
             yield from _messages(comm)
     if is_on("SHMCOLL_CHECK"):
         counts = {"communicators": len(COMM.all()) - 2, "windows": len(WIN.all()), "files": len(FILE.all())}
