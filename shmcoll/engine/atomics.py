@@ -27,6 +27,7 @@ schedule explorer runs the routines' own source that way.
     process_start            its start time: with the pid it identifies a process forever
     thread_states            how many threads Python knows of, for a context that Python has called
     read_memory              copies bytes from the private memory of another process: how many, or minus the error
+    write_memory             the other way; no routine of a collective does that
     current_core             the core on which this thread runs
     next_core                the next one that this thread may use
     move_to                  run there, without being bound to it
@@ -247,6 +248,11 @@ def read_memory(pid, target, source, length):
     here, there = (ctypes.c_int64 * 2)(target, length), (ctypes.c_int64 * 2)(source, length)
     done = _LIBC.process_vm_readv(pid, here, ctypes.c_long(1), there, ctypes.c_long(1), ctypes.c_long(0))
     return -ctypes.get_errno() if done < 0 else done
+
+
+def write_memory(pid, target, source, length):
+    """Copy `length` bytes to address `target` of another process, by process_vm_writev(2). Return as `read_memory`."""
+    raise NotImplementedError("compiled only")
 
 
 def current_core():

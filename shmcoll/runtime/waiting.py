@@ -34,7 +34,7 @@ FIRST_NAP = 5e-5  # after these; each nap is twice as long as the one before
 
 # --- ends
 TELL_AFTER = 3.0  # before a line says what keeps a communicator or the program from ending
-LAUNCHER_PATIENCE = 0.05  # of a survivor, for the launcher to say how a peer has ended
+LAUNCHER_PATIENCE = 0.5  # of a survivor, for the launcher to say how a peer has ended
 KEEPING_PATIENCE = 1.0  # the same, if the launcher first keeps what the ranks do (SHMCOLL_DUMP)
 LEAVING_PATIENCE = 3.0  # of a rank that leaves, for the receivers of its messages; with SHMCOLL_CHECK only
 SITES_PATIENCE = 0.1  # of a rank that reports a mismatch or a circle, for the others to say where they are

@@ -281,15 +281,24 @@ def _process_start(builder, module, pid):
 
 @_twin(atomics.read_memory, (types.int64,) * 4, types.int64)
 def _read_memory(builder, module, pid, target, source, length):
+    return _move_memory(builder, module, "process_vm_readv", pid, target, source, length)
+
+
+@_twin(atomics.write_memory, (types.int64,) * 4, types.int64)
+def _write_memory(builder, module, pid, target, source, length):
+    return _move_memory(builder, module, "process_vm_writev", pid, source, target, length)
+
+
+def _move_memory(builder, module, function, pid, here, there, length):
     pair = ir.ArrayType(I64, 2)
     vectors = []
-    for base in (target, source):
+    for base in (here, there):
         vector = cgutils.alloca_once(builder, pair)
         for i, value in enumerate((base, length)):
             builder.store(value, builder.gep(vector, [I32(0), I32(i)]))
         vectors.append(builder.bitcast(vector, POINTER))
     arguments = vectors[0], I64(1), vectors[1], I64(1), I64(0)
-    done = _call(builder, module, "process_vm_readv", I64, builder.trunc(pid, I32), *arguments)
+    done = _call(builder, module, function, I64, builder.trunc(pid, I32), *arguments)
     error = builder.load(builder.bitcast(_call(builder, module, "__errno_location", POINTER), I32.as_pointer()))
     failed = builder.icmp_signed("<", done, I64(0))
     return builder.select(failed, builder.neg(builder.zext(error, I64)), done)

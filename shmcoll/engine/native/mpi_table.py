@@ -33,14 +33,15 @@ SLOT = SLOT_WORDS * WORD
 TABLE_WORDS = (SLOTS + MOST_SLOTS * SLOT) // WORD
 
 HANDLE = 0
-# of an ordinary communicator: the contexts of its collectives and of its messages; of a window: a table in the place of
-# the first. And of a communicator, the keys and the values of two attributes that were asked for
+# of an ordinary communicator: the contexts of its collectives and of its messages, and the keys and the values of two
+# attributes that were asked for; of a window: its table, and the context of its communicator
 CONTEXT, MESSAGES, RANK, SIZE, KEY, VALUE, KEY_2, VALUE_2 = (WORD * i for i in range(1, 9))
 # of a datatype: its type word, how many elements it has, and their alignment, if it can be computed with, else 0; its
 # bytes, lower bound and extent; and whether elements one behind the other are one run of bytes
 TYPE, ELEMENTS, ALIGNMENT, BYTES, LOW, EXTENT, IS_RUN = (WORD * i for i in range(1, 8))
 RUNS, RUN_ROWS = ELEMENTS, ALIGNMENT  # of one whose elements are several runs: their table (`kernels/runs.py`)
 REDUCTION, DTYPES = WORD, 2 * WORD  # of an operator: its code, and a bit for each code of a dtype that it takes
+REPLACE, NO_OP = -1, -2  # the codes of operators for windows alone
 
 # of a slot: what it is; the handle of the communicator; source and tag, wanted or found; the buffer and its bytes, or
 # those of the message

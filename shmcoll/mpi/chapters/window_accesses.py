@@ -161,8 +161,8 @@ def _accumulate(
     for buffer in (origin, fetched):
         if buffer is not None:
             _check_length(buffer, count, datatype)
-    if origin is not None:
-        op.of_engine(datatype)
+    if origin is not None and (known := op.of_engine(datatype)):
+        win.know(*known)
     target, at = place
     if not count * datatype.size:
         return

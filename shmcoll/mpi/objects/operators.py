@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from shmcoll.engine.kernels.dtypes import BY_NUMPY, DTYPES, REDUCTIONS
+from shmcoll.engine.native import mpi_table
 from shmcoll.mpi.abi.facts import CONSTANTS as c
 from shmcoll.mpi.objects.buffers import Buffer
 from shmcoll.mpi.objects.datatypes import Datatype, element
@@ -43,6 +44,8 @@ _KNOWN: dict[str, tuple[str, Callable[..., Any] | None, str]] = {
     "MPI_NO_OP": ("", None, ""),
 }
 
+_OF_WINDOWS = {"MPI_REPLACE": mpi_table.REPLACE, "MPI_NO_OP": mpi_table.NO_OP}
+
 
 class Operator:
     """An operator. address: of the program's function; 0 for those of MPI."""
@@ -60,7 +63,9 @@ class Operator:
         return self._function is None
 
     def native_row(self) -> tuple[int, ...] | None:
-        """Return what native functions need; None for those that the engine has not."""
+        """Return what native functions need; None for those that neither they nor the engine have."""
+        if self.name in _OF_WINDOWS:
+            return (_OF_WINDOWS[self.name], 0)
         name, _, kinds = _KNOWN[self.name] if self.is_predefined else ("", None, "")
         dtypes = sum(1 << one.code for one in DTYPES if one.numpy.kind in kinds)
         return (REDUCTIONS[name], dtypes) if name else None

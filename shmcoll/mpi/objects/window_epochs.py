@@ -16,9 +16,11 @@ from shmcoll.mpi.objects.errors import MPIError
 from shmcoll.mpi.objects.window_conflicts import Conflicts
 from shmcoll.mpi.objects.window_memory import Target
 
-_OPEN, _IS_LOCKED, _HERE, _LENGTH, _UNIT = (at // WORD for at in (t.OPEN, t.IS_LOCKED, t.HERE, t.LENGTH, t.UNIT))
+_OPEN, _IS_LOCKED, _HERE, _PID, _THERE, _LENGTH, _UNIT, _TURN = (
+    at // WORD for at in (t.OPEN, t.IS_LOCKED, t.HERE, t.PID, t.THERE, t.LENGTH, t.UNIT, t.TURN)
+)
 
-#: rows of words of a window
+#: kinds of words of a window
 LOCK, ATOMIC, POSTED, DONE = range(4)
 
 
@@ -35,10 +37,14 @@ class Epochs:
         self._is_all_locked = False
         self.conflicts = Conflicts() if is_on("SHMCOLL_CHECK") else None
         self.table = np.zeros(t.RANKS // WORD + window.size * t.RANK_WORDS, np.int64)
+        self._scratch = np.zeros(t.PIECE // WORD, np.int64)
+        self.table[t.SCRATCH // WORD] = self._scratch.ctypes.data
         rows = self.table[t.RANKS // WORD :].reshape(window.size, t.RANK_WORDS)
         for row, target in zip(rows, window.targets, strict=True):
             row[_HERE] = target.address_here(target.base, target.size) or 0
+            row[_PID], row[_THERE] = target.pid, target.base
             row[_LENGTH], row[_UNIT] = target.size, target.unit
+            row[_TURN] = window.words(ATOMIC, target.rank)
         self._are_open, self._are_locked = rows[:, _OPEN], rows[:, _IS_LOCKED]
 
     def _tell(self) -> None:

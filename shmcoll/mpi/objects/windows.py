@@ -3,10 +3,12 @@
 An access is complete when its call returns: the origin makes it alone (`window_memory.py`). So a flush has only to keep
 the order of loads and stores, and the target never has to call anything.
 
-The words of a window are in shared memory: each rank r has a block of them, which only r writes.
+The words of a window are in memory that rank 0 shares: of each kind and for each rank as many as there are ranks, of
+which rank r writes the r-th one alone.
 
     LOCK[t]     r's word of the lock of target t (`engine/memory/rank_locks.py`), from MPI_Win_lock to MPI_Win_unlock
-    ATOMIC[t]   the same for accumulates at t: each is atomic as a whole. r's threads take turns by a lock of Python
+    ATOMIC[t]   the same for accumulates at t: each is atomic as a whole. r's threads take turns by a lock of Python,
+                and in native code by the GIL (`engine/native/mpi_windows.py`)
     POSTED[o]   how often r has posted for origin o
     DONE[t]     how often r has completed accesses at t
 
@@ -39,8 +41,11 @@ from typing import Any
 
 import numpy as np
 
+from shmcoll.engine.kernels.dtypes import BY_NUMPY, REDUCTIONS
+from shmcoll.engine.kernels.kernels import has_kernel
 from shmcoll.engine.memory import rank_locks
 from shmcoll.engine.memory.records import how_ended
+from shmcoll.engine.native.tables import kernel_slot
 from shmcoll.mpi.abi.facts import CONSTANTS as c
 from shmcoll.mpi.objects.attributes import Attributes
 from shmcoll.mpi.objects.communicators import PROC_NULL, Comm, Group
@@ -97,8 +102,8 @@ class Window:
         told = self.native.all_gather(np.array(own, np.int64)).reshape(-1, len(own)).tolist()
         self._check(wrong, [code for *_, code in told])
         self.targets = [self._target(rank, *one) for rank, (*one, _) in enumerate(told)]
-        self._words = self.native.views(self.native.zeros((DONE + 1, self.size), np.int64))
-        self._places = [words.ctypes.data for words in self._words]
+        here = (DONE + 1, self.size, self.size) if self.rank == 0 else 0
+        self._words = self.native.views(self.native.zeros(here, np.int64))[0]
         self._turns = [threading.Lock() for _ in told]
         self.attached: dict[int, int] = {}  # of a dynamic window: lengths by address
         self.own_attributes = self._attributes(base, size, unit)
@@ -109,7 +114,7 @@ class Window:
         return (
             None
             if self.flavor == DYNAMIC or self.epochs.conflicts
-            else (self.epochs.table.ctypes.data, 0, self.rank, self.size)
+            else (self.epochs.table.ctypes.data, self.native._dispatcher.words.ctypes.data, self.rank, self.size)
         )
 
     def _check(self, wrong: Sequence[MPIError], codes: Sequence[int]) -> None:
@@ -148,26 +153,27 @@ class Window:
         self.native.barrier()
         WIN.remove(self)
         self.native.close()
-        self._words, self._places, self._kept = [], [], ()
+        self._words, self._kept = np.zeros(0), ()
 
-    def word(self, owner: int, row: int, other: int) -> int:
-        """Return the address of a word in the block of a rank."""
-        return int(self._places[owner] + (row * self.size + other) * WORD)
+    def words(self, kind: int, other: int) -> int:
+        """Return the address of the words of all ranks, of one kind and for one rank."""
+        return int(self._words.ctypes.data) + (kind * self.size + other) * self.size * WORD
 
-    def take_lock(self, operation: str, row: int, target: int, *, shared: bool = False) -> None:
+    def word(self, owner: int, kind: int, other: int) -> int:
+        """Return the address of a word that `owner` writes."""
+        return self.words(kind, other) + owner * WORD
+
+    def take_lock(self, operation: str, kind: int, target: int, *, shared: bool = False) -> None:
         """Take a lock of a target: LOCK or ATOMIC."""
-        words = self._lock_words(row, target)
+        words = self.words(kind, target)
         try:
-            rank_locks.take(words, self.rank, partial(self.wait_until, operation), shared=shared)
+            rank_locks.take(words, self.size, self.rank, partial(self.wait_until, operation), shared=shared)
         except BaseException:
             rank_locks.give(words, self.rank)
             raise
 
-    def give_lock(self, row: int, target: int) -> None:
-        rank_locks.give(self._lock_words(row, target), self.rank)
-
-    def _lock_words(self, row: int, target: int) -> tuple[int, ...]:
-        return tuple(self.word(rank, row, target) for rank in range(self.size))
+    def give_lock(self, kind: int, target: int) -> None:
+        rank_locks.give(self.words(kind, target), self.rank)
 
     def check_process(self, operation: str) -> None:
         """Raise in a process that this rank has forked."""
@@ -176,6 +182,13 @@ class Window:
     def check_rank(self, rank: int) -> None:
         if not 0 <= rank < self.size:
             raise MPIError("MPI_ERR_RANK", f"rank {rank} is not in {self.in_words} of {self.size} ranks")
+
+    def know(self, reduction: str, dtype: np.dtype) -> None:
+        """Let native code know the kernel of a reduction, for accumulates."""
+        known, number = BY_NUMPY[dtype], REDUCTIONS[reduction]
+        dispatcher = self.native._dispatcher
+        if not dispatcher.words[kernel_slot(known.code, number)] and has_kernel(known, reduction):
+            dispatcher.kernel(known, reduction, number)
 
     # --- accesses -----------------------------------------------------------------------------------------------------
 

@@ -268,6 +268,109 @@ def probes():
     comm.Barrier()
 
 
+def in_windows(dtype, n=4):
+    """Yield windows of all ranks, of shared and of private memory, with numbers of a rank, and this memory, in an epoch
+    of locks."""
+    unit = np.dtype(dtype).itemsize
+    for is_shared in (True, False):
+        memory = np.zeros(n, dtype)
+        win = MPI.Win.Allocate(n * unit, unit, comm=comm) if is_shared else MPI.Win.Create(memory, unit, comm=comm)
+        win.Set_errhandler(MPI.ERRORS_RETURN)
+        memory = np.frombuffer(win.tomemory(), dtype)
+        memory[:] = numbers(n, dtype)
+        comm.Barrier()
+        win.Lock_all()
+        yield win, memory
+        win.Unlock_all()
+        win.Free()
+
+
+@check
+def puts_and_gets():
+    for n in (4, 200_000):
+        for win, memory in in_windows("f8", n):
+            out = np.zeros(n)
+            win.Get(out, right)
+            yield out
+            comm.Barrier()
+            win.Put(numbers(n - 1) + 7, right, 1)
+            comm.Barrier()
+            yield memory
+            win.Get(out[1:], right, 1)
+            yield out
+            yield told(win.Put, out, right, 1), told(win.Get, out[:1], right, n), told(win.Get, out[:1], right, -1)
+
+
+@check
+def accumulates():
+    for dtype, op in (
+        ("f8", MPI.SUM), ("i4", MPI.MAX), ("c16", MPI.PROD), ("u1", MPI.BAND), ("f4", MPI.MIN), ("?", MPI.LXOR),
+        ("i8", MPI.REPLACE), ("i8", MPI.NO_OP),
+    ):  # fmt: skip
+        for win, memory in in_windows(dtype):
+            before = np.zeros(4, dtype)
+            for _ in range(2):  # the first one loads the kernel
+                win.Accumulate(numbers(2, dtype), right, 1, op)
+                win.Get_accumulate(numbers(2, dtype), before[:2], right, 1, op)
+                win.Fetch_and_op(numbers(1, dtype), before[2:3], right, 3, op)
+                comm.Barrier()
+                yield before
+                yield memory
+                comm.Barrier()
+            yield told(win.Accumulate, numbers(2, dtype), right, 3, op)  # behind the end
+            yield told(win.Accumulate, numbers(2, dtype), size, 0, op)
+            yield told(win.Accumulate, numbers(2, dtype), MPI.PROC_NULL, 0, op)
+            yield told(win.Accumulate, [numbers(2, dtype), MPI.BYTE], right, (0, 1), op)
+    for win, memory in in_windows("f8"):
+        yield told(win.Accumulate, numbers(), right, 0, MPI.BAND)
+        yield told(win.Accumulate, numbers(), right, 0, LARGER)
+        yield told(win.Accumulate, [numbers(), 1, UNCOMMITTED], right, (0, 1, UNCOMMITTED))
+        win.Accumulate([numbers(), 2, PAIR], right, (0, 2, PAIR))
+        comm.Barrier()
+        yield memory
+        comm.Barrier()
+        win.Accumulate([numbers(6), 1, COLUMN], right, (0, 3, MPI.DOUBLE))  # not one run
+        win.Get_accumulate(numbers(3), [before := np.zeros(6), 1, COLUMN], right, 0)
+        comm.Barrier()
+        yield memory
+        yield before
+        comm.Barrier()
+        win.Accumulate([memory, 2, MPI.DOUBLE], me, (0, 2, MPI.DOUBLE))  # from the same memory
+        yield memory
+    for win, memory in in_windows("f8", 200_000):  # longer than native code keeps the GIL for
+        win.Accumulate(numbers(200_000), right)
+        comm.Barrier()
+        yield memory
+    for dtype in ("i8", "i4", "i2"):
+        for win, memory in in_windows(dtype):
+            before = np.zeros(4, dtype)
+            for wanted in (left, right):
+                new, compared = np.array([[9], [wanted]], dtype)
+                win.Compare_and_swap(new, compared, before[:1], right, 0)
+                comm.Barrier()
+                yield before
+                yield memory
+                comm.Barrier()
+            yield told(win.Compare_and_swap, new, compared, before[:1], right, 4)
+
+
+@check
+def additions_of_all_ranks():
+    """None is lost, whoever makes them."""
+    for win, memory in in_windows("i8"):
+        one, before, seen = (np.full(1, n, np.int64) for n in (1, 0, 3))
+        for i in range(300):
+            win.Accumulate(one, 0, 3)
+            win.Fetch_and_op(one, before, 0, 3)
+            while i % 10 == 0:
+                win.Compare_and_swap(seen + 1, seen, before, 0, 3)
+                if before == seen:
+                    break
+                seen[:] = before
+        comm.Barrier()
+        yield me != 0 or int(memory[3]) == 3 + 630 * size
+
+
 @check
 def handles():
     other = comm.Dup()
@@ -308,7 +411,8 @@ def same(a, b):
 def nothing_needs_python():
     """The calls that must be native."""
     x, all_x, out, status = numbers(1), np.zeros(size), np.zeros(1), MPI.Status()
-    calls = [
+    whole, old = np.ones(1, np.int64), np.zeros(1, np.int64)
+    are_native(
         lambda: comm.Barrier(),
         lambda: comm.Bcast(x),
         lambda: comm.Allreduce(x, out),
@@ -328,7 +432,20 @@ def nothing_needs_python():
         lambda: comm.bcast(1),
         lambda: comm.allreduce(1),
         lambda: (status.Get_count(MPI.DOUBLE), comm.Get_rank(), comm.Get_size(), MPI.DOUBLE.Get_size()),
-    ]
+    )
+    for win, _ in in_windows("f8"):
+        are_native(
+            partial(win.Accumulate, x, right),
+            partial(win.Get_accumulate, x, out, right),
+            partial(win.Fetch_and_op, x, out, right, 0, MPI.REPLACE),
+            partial(win.Compare_and_swap, whole, whole, old, right),
+            partial(win.Put, x, right),
+            partial(win.Get, out, right),
+            partial(win.Flush, right),
+        )
+
+
+def are_native(*calls):
     for call in calls:
         call()
         call()

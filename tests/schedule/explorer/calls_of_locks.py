@@ -23,19 +23,25 @@ def wait_until(is_so: rank_locks.IsBehind, rank: int) -> None:
 
 @dataclass(frozen=True)
 class Lock(Call):
-    """Behind the words of the lock are two words, which are the same except for who has the lock alone."""
+    """Behind the words of the lock are two words, which are the same except for who has the lock alone.
+
+    looks: how often a rank looks that does not wait, but leaves.
+    """
 
     shared: bool = False
+    looks: int | None = None
     together = False
 
     def run(self, rank: Rank, number: int) -> int:
         at, me, ranks = SHARED + rank.job.world_end, rank.number, rank.job.ranks
-        words = tuple(at + i * WORD for i in range(ranks))
         first, second = at + ranks * WORD, at + (ranks + 1) * WORD
         try:
-            rank_locks.take(words, me, wait_until, shared=self.shared)
+            if self.looks is None:
+                rank_locks.take(at, ranks, me, wait_until, shared=self.shared)
+            elif not rank_locks.take_soon(at, ranks, me, self.looks):
+                return c.OK
         except Killed:
-            rank_locks.give(words, me)
+            rank_locks.give(at, me)
             return c.PEER_LOST
         before = atomics.load(first)
         if atomics.load(second) != before:
@@ -45,5 +51,5 @@ class Lock(Call):
             if atomics.load(second) != before:
                 raise Violation("two ranks have the lock alone")
             atomics.store(second, 10 * number + me)
-        rank_locks.give(words, me)
+        rank_locks.give(at, me)
         return c.OK

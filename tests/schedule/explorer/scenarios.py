@@ -786,6 +786,7 @@ SCENARIOS = {
     "a lock of ranks": Scenario(2, (Lock(),)),
     "a lock of ranks, shared and not": Scenario(2, ((Lock(),), (Lock(shared=True),)), each=True),
     "a lock of ranks, 3 ranks": Scenario(3, (Lock(),)),
+    "a lock of ranks, and one that does not wait": Scenario(2, ((Lock(),), (Lock(looks=1),)), each=True),
     "a team of threads": Scenario(2, ((ShareWork(2), ShareWork(2)), (Help(),)), each=True),
     "a team with one piece": Scenario(2, ((ShareWork(2),), (Help(),)), each=True),
     "a team of two helpers": Scenario(3, ((ShareWork(2),), (Help(),), (Help(),)), each=True),
