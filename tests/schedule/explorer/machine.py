@@ -42,6 +42,7 @@ from tests.schedule.explorer.program import (
     SLEEP,
     WRITE,
     Node,
+    Operation,
     Program,
     Violation,
 )
@@ -140,7 +141,7 @@ class Machine:
         """Everything that can happen next, apart from what is local."""
         possible = []
         for actor, node in enumerate(state.nodes):
-            if self._ready(state, actor):
+            if self._ready(state, actor, node):
                 if node.operation.kind != CHANCE:
                     possible.append(action(actor, "step"))
                 elif self.kills:
@@ -200,11 +201,11 @@ class Machine:
     def _settle(self, state: State, actor: int) -> State:
         """Take an actor's local steps until none is left, or until it goes in a circle."""
         seen: set[Node] = set()
-        while state.nodes[actor] not in seen:
-            if self._step_is_local(state, actor):
-                seen.add(state.nodes[actor])
+        while (node := state.nodes[actor]) not in seen:
+            if self._step_is_local(state, actor, node):
+                seen.add(node)
                 state = self._step(state, actor)
-            elif (which := self._private_store(state.queues[actor], actor)) >= 0:
+            elif state.queues[actor] and (which := self._private_store(state.queues[actor], actor)) >= 0:
                 state = self._empty_one(state, actor, which)
             else:
                 break
@@ -212,7 +213,7 @@ class Machine:
 
     def _private_store(self, queue: Stores, actor: int) -> int:
         """Return the position of a store in a queue that may arrive next, and that no other actor sees; else -1."""
-        for i in self._arriving(queue) if queue else ():
+        for i in self._arriving(queue):
             if self._is_private(actor, (queue[i][0],), True):
                 return i
         return -1
@@ -221,15 +222,23 @@ class Machine:
 
     def check(self, state: State) -> None:
         """Raise `Violation` for what must never be; called in every state."""
-        nodes = state.nodes[: len(self.programs)]
+        nodes = state.nodes if state.killed < 0 else state.nodes[: len(self.programs)]
+        done, entered = nodes[0].done, nodes[0].entered
         for rank, node in enumerate(nodes):
-            if node.operation.kind == BROKEN:
-                raise Violation(f"rank {rank}: {node.operation.argument}")
-            if node.operation.kind == END and not self._allowed(node.operation.argument, state.killed):
-                raise Violation(f"rank {rank} returned status {node.operation.argument}")
-        done, entered = max(n.done for n in nodes), min(n.entered for n in nodes)
+            if node.is_last:
+                self._check_last(rank, node.operation, state.killed)
+            if node.done > done:
+                done = node.done
+            if node.entered < entered:
+                entered = node.entered
         if done > entered:
             raise Violation(f"a rank has left operation {done}, another has not entered it")
+
+    def _check_last(self, rank: int, operation: Operation, killed: int) -> None:
+        if operation.kind == BROKEN:
+            raise Violation(f"rank {rank}: {operation.argument}")
+        if not self._allowed(operation.argument, killed):
+            raise Violation(f"rank {rank} returned status {operation.argument}")
 
     def check_end(self, state: State) -> None:
         """Nothing can happen any more, unless somebody is killed: every rank must have come to its end."""
@@ -247,11 +256,13 @@ class Machine:
 
     # --- steps --------------------------------------------------------------------------------------------------------
 
-    def _ready(self, state: State, actor: int) -> bool:
+    def _ready(self, state: State, actor: int, node: Node) -> bool:
         """Whether an actor can do its next operation."""
-        kind = state.nodes[actor].operation.kind
-        if actor == state.killed or kind in (END, BROKEN):
+        if actor == state.killed or node.is_last:
             return False
+        if node.is_free:
+            return True
+        kind = node.operation.kind
         if kind in (FENCE, ADD, SLEEP, RING) and state.queues[actor]:
             return kind == SLEEP and self.reordered and self._is_rung(state, actor)
         if kind == AWAIT:
@@ -274,26 +285,29 @@ class Machine:
         return [i for i, (address, _, release) in enumerate(queue) if address not in earlier[i] and not (release and i)]
 
     def _step(self, state: State, actor: int) -> State:
-        memory, nodes, queues, bells, killed, *rest = state
+        memory, nodes, queues, bells, killed, slices, signals, pending = state
         node = nodes[actor]
         kind, address, argument = node.operation
         if not node.is_noted:
-            self._note_uses(actor, kind, address, argument)
+            node.slots = self._note_uses(actor, kind, address, argument)
             node.is_noted = True
         result: Any = None
-        if kind in (WRITE, RELEASE):
-            stores = tuple((address + WORD * i, value, kind == RELEASE) for i, value in enumerate(argument))
+        if kind == READ:
+            if queues[actor]:
+                result = self._read(memory, queues[actor], address, argument)
+            else:
+                result = tuple([memory[slot] for slot in node.slots])
+        elif kind in (WRITE, RELEASE):
             if self.buffered:
+                stores = tuple((address + WORD * i, value, kind == RELEASE) for i, value in enumerate(argument))
                 queues = _replaced(queues, actor, queues[actor] + stores)
             else:
-                memory = self._written(memory, stores)
-        elif kind == READ:
-            result = self._read(memory, queues[actor], address, argument)
+                memory = _written(memory, node.slots, argument)
         elif kind == AWAIT:
-            result = self._read(memory, (), address, argument[1])
+            result = tuple([memory[slot] for slot in node.slots])
         elif kind == ADD:
-            result = memory[self._slots[address]]
-            memory = self._written(memory, ((address, result + argument, True),))
+            result = memory[node.slots[0]]
+            memory = _written(memory, node.slots, (result + argument,))
         elif kind == GONE:
             result = int(killed == argument)
         elif kind == CHANCE:
@@ -301,7 +315,9 @@ class Machine:
         elif kind in (SLEEP, RING):
             bell = self._bells[address]
             bells = _replaced(bells, bell, bells[bell] + (1 if kind == RING else -1))
-        return State(memory, self._moved(state, actor, result), queues, bells, killed, *rest)
+        following = node.following.get(result)
+        nodes = self._moved(state, actor, result) if following is None else _replaced(nodes, actor, following)
+        return State(memory, nodes, queues, bells, killed, slices, signals, pending)
 
     def _moved(self, state: State, actor: int, result: Any) -> tuple[Node, ...]:
         node = state.nodes[actor]
@@ -314,7 +330,8 @@ class Machine:
     def _empty_one(self, state: State, actor: int, which: int) -> State:
         queue = state.queues[actor]
         self._note(self._writers, actor, (queue[which][0],))
-        memory = self._written(state.memory, (queue[which],))
+        address, value, _ = queue[which]
+        memory = _replaced(state.memory, self._slots[address], value)
         left = queue[:which] + queue[which + 1 :]
         return state._replace(memory=memory, queues=_replaced(state.queues, actor, left))
 
@@ -325,28 +342,19 @@ class Machine:
         queues = (*_replaced(state.queues, rank, ()), ())
         return state._replace(nodes=nodes, queues=queues, killed=rank)
 
-    def _written(self, memory: tuple[int, ...], stores: Stores) -> tuple[int, ...]:
-        for address, value, _ in stores:
-            memory = _replaced(memory, self._slots[address], value)
-        return memory
-
     def _read(self, memory: tuple[int, ...], queue: Stores, address: int, count: int) -> tuple[int, ...]:
-        if count == 1 and not queue:
-            return (memory[self._slots[address]],)
+        """Return what an actor reads that sees its own stores."""
+        own = {address: value for address, value, _ in queue}
         addresses = range(address, address + count * WORD, WORD)
-        if queue:
-            own = {address: value for address, value, _ in queue}
-            return tuple(own[a] if a in own else memory[self._slots[a]] for a in addresses)
-        return tuple([memory[self._slots[a]] for a in addresses])
+        return tuple(own[a] if a in own else memory[self._slots[a]] for a in addresses)
 
     # --- what is local ------------------------------------------------------------------------------------------------
 
-    def _step_is_local(self, state: State, actor: int) -> bool:
-        node = state.nodes[actor]
+    def _step_is_local(self, state: State, actor: int, node: Node) -> bool:
         local = self._local.get(node)
         if local is None:
             local = self._local[node] = self._operation_is_local(actor, *node.operation)
-        if not local or not self._ready(state, actor):
+        if not local or not self._ready(state, actor, node):
             return False
         return node.operation.kind != GONE or not self.kills or state.killed >= 0
 
@@ -367,8 +375,8 @@ class Machine:
                 return False
         return True
 
-    def _note_uses(self, actor: int, kind: str, address: int, argument: Any) -> None:
-        """Note which words an operation reads or writes at once."""
+    def _note_uses(self, actor: int, kind: str, address: int, argument: Any) -> tuple[int, ...]:
+        """Note which words an operation reads or writes at once. Returns their slots."""
         writes = kind == ADD or (kind in (WRITE, RELEASE) and not self.buffered)
         if kind == READ:
             count = argument
@@ -381,6 +389,7 @@ class Machine:
             self._note(self._readers, actor, addresses)
         if writes:
             self._note(self._writers, actor, addresses)
+        return tuple(self._slots[a] for a in addresses)
 
     def _note(self, users: dict[int, set[int]], actor: int, addresses: Iterable[int]) -> None:
         for address in addresses:
@@ -394,8 +403,19 @@ class Machine:
             raise Learned
 
 
+def _written(memory: tuple[int, ...], slots: tuple[int, ...], values: tuple[int, ...]) -> tuple[int, ...]:
+    if len(slots) == 1:
+        return _replaced(memory, slots[0], values[0])
+    words = list(memory)
+    for slot, value in zip(slots, values, strict=True):
+        words[slot] = value
+    return tuple(words)
+
+
 def _replaced(values: tuple, i: int, value: object) -> tuple:
-    return (*values[:i], value, *values[i + 1 :])
+    changed = list(values)
+    changed[i] = value
+    return tuple(changed)
 
 
 __all__ = ["MARK", "Action", "Learned", "Machine", "State"]

@@ -58,9 +58,13 @@ class Operation(NamedTuple):
 class Node:
     """A local state: the operation that comes next, private memory, and where each known result leads.
 
-    is_noted: whether the machine has noted which words the operation uses."""
+    is_last: whether nothing comes next. is_free: whether the operation waits for nothing. is_noted: whether the machine
+    has noted which words the operation uses; then `slots` says where in its memory they are."""
 
-    __slots__ = ("done", "entered", "following", "history", "is_noted", "live", "operation", "private")
+    __slots__ = (
+        "done", "entered", "following", "history", "is_free", "is_last", "is_noted", "live", "operation", "private",
+        "slots",
+    )  # fmt: skip
 
     def __init__(self, operation: Operation, private: bytes, history: "History", live: "Run | None"):
         self.operation = operation
@@ -69,7 +73,10 @@ class Node:
         self.live = live
         self.following: dict[Any, Node] = {}
         self.entered = self.done = 0
+        self.is_last = operation.kind in (END, BROKEN)
+        self.is_free = operation.kind in (READ, WRITE, RELEASE, GONE, CHANCE, MARK)
         self.is_noted = False
+        self.slots: tuple[int, ...] = ()
 
 
 #: results that lead to a node: (history before, the last one), None at the start
