@@ -1,6 +1,6 @@
-"""Run a command whose system calls of one name are refused, as in a container with a strict profile.
+"""Run a command whose system calls of these names are refused, as in a container with a strict profile.
 
-python refuse.py NAME ERRNO COMMAND [ARGUMENT ...]
+python refuse.py NAME[,NAME...] ERRNO COMMAND [ARGUMENT ...]
 """
 
 import ctypes
@@ -42,15 +42,16 @@ _LOAD, _EQUAL, _RETURN = 0x20, 0x15, 0x06
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 
 
-def refuse(name: str, error: int) -> None:
-    """Refuse this system call from now on, in this process and all that it starts."""
+def refuse(names: list[str], error: int) -> None:
+    """Refuse these system calls from now on, in this process and all that it starts."""
+    last = len(names)  # how far the steps behind those for the names are away
     steps = [
         (_LOAD, 0, 0, 4),  # seccomp_data.arch
-        (_EQUAL, 0, 3, _ARCHITECTURE),
+        (_EQUAL, 0, last + 1, _ARCHITECTURE),
         (_LOAD, 0, 0, 0),  # seccomp_data.nr
-        (_EQUAL, 0, 1, NUMBERS[name]),
-        (_RETURN, 0, 0, _ERRNO | error),
+        *((_EQUAL, last - i, 0, NUMBERS[name]) for i, name in enumerate(names)),
         (_RETURN, 0, 0, _ALLOW),
+        (_RETURN, 0, 0, _ERRNO | error),
     ]
     code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
     program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(steps), ctypes.addressof(code)))
@@ -61,5 +62,5 @@ def refuse(name: str, error: int) -> None:
 
 
 if __name__ == "__main__":
-    refuse(sys.argv[1], getattr(errno, sys.argv[2]))
+    refuse(sys.argv[1].split(","), getattr(errno, sys.argv[2]))
     os.execvp(sys.argv[3], sys.argv[3:])
