@@ -74,14 +74,26 @@ MACHINES = {
 }
 
 
+@pytest.fixture(scope="module")
+def caches(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
+    """Copies of the compiled code, by the user that owns them."""
+    found = {user: tmp_path_factory.mktemp("cache") / "of_a_user" for user in (os.geteuid(), _USER)}
+    for user, folder in found.items():
+        shutil.copytree(cache_folder(), folder)
+        for path in (folder, *folder.rglob("*")):
+            os.chown(path, user, user)
+    return found
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", MACHINES)
-def test_two_ranks(tmp_path: Path, name: str, way: str) -> None:
+def test_two_ranks(tmp_path: Path, caches: dict[int, Path], name: str, way: str) -> None:
     machine = MACHINES[name]
-    shutil.copytree(cache_folder(), tmp_path / "cache")
-    before = "chmod 755 . && mount --bind . /mnt && cd /mnt"  # other users cannot reach the folder by its name
+    cache = caches[_USER if _AS_USER in machine.within else os.geteuid()]
+    # other users cannot reach the folders by their names
+    before = f"chmod 755 . && mkdir cache && mount --bind . /mnt && cd /mnt && mount --bind {cache} cache"
     if _AS_USER in machine.within:
-        before += f"{_reachable(sys.base_prefix)} && chown -R {_USER}:{_USER} cache && {_AS_USER} {{python}} -c pass"
+        before += f"{_reachable(sys.base_prefix)} && {_AS_USER} {{python}} -c pass"
     if machine.before:
         before += f" && {machine.before}"
     done = ways.start(
