@@ -1,7 +1,8 @@
 """Every link of the built site leads to a page, and every anchor to a place in it: as HTML, and in a browser.
 
 The browser is a headless Chromium. It opens a page of this file, which loads the pages of the site in a frame, follows
-every link that it finds there, and posts what it has seen back to the server of the test.
+every link that it finds there, and posts what it has seen back to the server of the test. Each page builds the index of
+the search, which takes as long as all else of it: so nothing is in the index until the search is tried.
 """
 
 import json
@@ -60,6 +61,7 @@ async function follow(pages) {
       if (!shown.querySelector(":target")) seen.broken.push(`${page}: ${there}${hash}`);
     }
   }
+  await fetch("/search");
   const shown = await load(pages[0] + "?q=ulimit");
   for (let tries = 0; shown.querySelector("[data-md-component=search]") && tries < 100 && !seen.found.length; tries++) {
     await new Promise(done => setTimeout(done, 100));
@@ -143,21 +145,36 @@ def test_links_of_the_pages_beside_the_site_lead_to_files(name: str) -> None:
 
 
 class Handler(SimpleHTTPRequestHandler):
-    """The files of a site, a page that follows its links, and a place to post what was seen."""
+    """The files of a site, a page that follows its links, and a place to post what was seen.
 
-    def __init__(self, pages: list[str], seen: "queue.Queue[Any]", *args: Any, **options: Any) -> None:
+    searches: whether the index of the search has anything in it."""
+
+    def __init__(
+        self, pages: list[str], seen: "queue.Queue[Any]", searches: threading.Event, *args: Any, **options: Any
+    ) -> None:
         self.driver = DRIVER.replace("PAGES", json.dumps(pages)).encode()
         self.seen = seen
+        self.searches = searches
         super().__init__(*args, **options)
 
     def do_GET(self) -> None:
-        if self.path != "/follow":
+        if self.path == "/follow":
+            self.answer("text/html; charset=utf-8", self.driver)
+        elif self.path == "/search":
+            self.searches.set()
+            self.answer("text/plain", b"")
+        elif self.path.endswith("/search_index.json") and not self.searches.is_set():
+            index = json.loads(Path(self.translate_path(self.path)).read_text())
+            self.answer("application/json", json.dumps(index | {"docs": []}).encode())
+        else:
             super().do_GET()
-            return
+
+    def answer(self, kind: str, body: bytes) -> None:
         self.send_response(200)
-        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Type", kind)
+        self.send_header("Cache-Control", "no-store")
         self.end_headers()
-        self.wfile.write(self.driver)
+        self.wfile.write(body)
 
     def do_POST(self) -> None:
         self.seen.put(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
@@ -172,7 +189,7 @@ def follow(site: Path, scratch: Path) -> Iterator[Any]:
     """Yield what Chromium has seen of a site, then end it; at the end yield what its console has said."""
     pages = sorted(f"/{path.relative_to(site)}" for path in site.rglob("*.html") if path.name != "404.html")
     seen: queue.Queue[Any] = queue.Queue()
-    handler = partial(Handler, pages, seen, directory=str(site))
+    handler = partial(Handler, pages, seen, threading.Event(), directory=str(site))
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server, open(scratch / "log", "w+") as log:
         serving = threading.Thread(target=server.serve_forever)
         serving.start()
