@@ -213,12 +213,10 @@ LONG_CASES = {
     "all_gather of 3 rounds",
     "all_gather_v of 2 rounds, then all_reduce",
     "all_gather_v refused",
-    "all_gather_v",
     "all_reduce in place",
     "all_reduce, 3 ranks",
     "all_to_all of 2 rounds",
     "all_to_all of lists",
-    "all_to_all",
     "all_to_all_v refused",
     "all_to_all_v, then another",
     "barrier after polling",
@@ -232,7 +230,6 @@ LONG_CASES = {
     "chain of permute, then all_reduce",
     "gather of 2 rounds where PROGRESS wraps",
     "gather of 2 rounds, then all_reduce",
-    "gather",
     "gather_v of 2 rounds, then all_reduce",
     "gathers run ahead",
     "halo of 2 rounds, then all_reduce",
@@ -252,9 +249,13 @@ LONG_CASES = {
     "two threads",
 }
 
-#: as much computing as all others; random schedules of these are tried among the large ones
+#: as much computing as all others; random schedules of these are tried among the large ones. Those that move blocks in
+#: more rounds than 2: every schedule of 2 rounds of the same call is tried, and of 3 and 4 rounds of other calls
 LONGEST_CASES = [
     ("an offered message", {}),
+    ("gather", {}),
+    ("all_to_all", {}),
+    ("all_gather_v", {}),
     ("gather_v", {}),
     ("scatter_v", {}),
     ("shared all_reduce", {}),
@@ -299,7 +300,9 @@ LARGE_CASES = [
     "chain",
     "chain, 3 ranks",
     "chain of exscan, 3 ranks",
+    "gather",
     "gather, 3 ranks",
+    "all_to_all",
     "all_to_all, 3 ranks",
     "all_to_all_v, 3 ranks",
     "gather_v",
@@ -308,6 +311,7 @@ LARGE_CASES = [
     "scatter_v",
     "scatter_v, 3 ranks",
     "scatter_v, one receiver is done early",
+    "all_gather_v",
     "all_gather_v, 3 ranks",
     "broadcast, 3 ranks",
     "broadcast of 4 rounds, 3 ranks",
