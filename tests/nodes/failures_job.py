@@ -282,7 +282,8 @@ def interrupted_in_send(comm: Any) -> None:
         _interrupt_in_a_call()
         comm.send(np.ones(LONG), 1)
     if comm.rank == 1:
-        time.sleep(1)
+        told = Path(sys.argv[2], f"rank{CULPRIT}.json")
+        until(told.exists, "the send has not been interrupted")
     comm.recv(source=CULPRIT, tag=1)
 
 

@@ -5,12 +5,13 @@ import json
 import os
 import socket
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import mpi4py
+
+from tests.support.waiting import comes_true
 
 CULPRIT = 3
 
@@ -55,14 +56,15 @@ def full() -> Any:
 
 
 def absent() -> Any:
-    """One rank comes when the others have waited for as long as they may."""
+    """One rank comes when the others have waited for as long as they may, and have said so."""
     from mpi4py import MPI
 
     import shmcoll
 
     MPI.COMM_WORLD.Barrier()
     if number() == CULPRIT:
-        time.sleep(4)
+        others = [Path(sys.argv[2], f"rank{rank}.json") for rank in range(CULPRIT)]
+        assert comes_true(lambda: all(path.exists() for path in others))
     return shmcoll.init()
 
 
