@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 unexport PYTHONDONTWRITEBYTECODE  # images set it; the tests start thousands of interpreters, which import the same files
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all steady shuffled launchers test-launchers mindspore test-mindspore test-mindspore-calls test-torch ray test-ray vllm sglang test-vllm test-sglang test-nodes test-mpi4py test-mpi-packages test-aarch64 test-executor test-packages coverage lint docs site bench tables peers stress clean
+.PHONY: help setup demo test test-all steady shuffled launchers test-launchers mindspore test-mindspore test-mindspore-calls torch test-torch ray test-ray vllm sglang test-vllm test-sglang test-nodes test-mpi4py test-mpi-packages test-aarch64 test-executor test-packages coverage lint docs site bench tables peers stress clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -84,8 +84,10 @@ test-launchers: $(TESTS) launchers  ## run the tests that need these launchers
 
 # In an environment of its own: MindSpore 2.10 is built for numpy 1, and its package may not be had everywhere.
 # These tests need pytest alone, not all that the others need. Compiling all of MindSpore's Python takes longer than the
-# rest of its installation; the tests import a part of it
+# rest of its installation; the tests import a part of it. Each program of a test has a limit of its own, and says what it
+# has printed until then: so the usual limit, after which pytest ends, is longer
 MINDSPORE := .mindspore
+TEST_MINDSPORE = PATH="$(CURDIR)/$(MINDSPORE)/bin:$$PATH" $(MINDSPORE)/bin/python -m pytest -o faulthandler_timeout=1800
 
 mindspore:  ## install MindSpore into .mindspore, if its package can be had
 	@$(MAKE) --no-print-directory $(MINDSPORE)/.ready || echo "MindSpore could not be installed: its tests will be skipped"
@@ -97,23 +99,25 @@ $(MINDSPORE)/.ready: pyproject.toml
 	  && touch $@
 
 test-mindspore: $(MINDSPORE)/.ready  ## run the tests that need MindSpore itself
-	@PATH="$(CURDIR)/$(MINDSPORE)/bin:$$PATH" $(MINDSPORE)/bin/python -m pytest \
-	  tests/mindspore tests/frontends/test_mindspore_own_*.py $(ARGS)
+	@$(TEST_MINDSPORE) tests/mindspore tests/frontends/test_mindspore_own_*.py $(ARGS)
 
 test-mindspore-calls: $(MINDSPORE)/.ready  ## make the same calls on MindSpore and here, and run the programs at 4 ranks
-	@PATH="$(CURDIR)/$(MINDSPORE)/bin:$$PATH" $(MINDSPORE)/bin/python -m pytest tests/mindspore -k 'recorded or of_mindspore or together and 4' $(ARGS)
+	@$(TEST_MINDSPORE) tests/mindspore -k 'recorded or of_mindspore or together and 4' $(ARGS)
 
 # In the environment of torchrun: torch takes gigabytes
 TORCH := $(LAUNCHERS)/torch
+TRAINERS ?= transformers accelerate lightning
 
 $(TORCH)/.ready-for-tests: $(TORCH)/.ready pyproject.toml
 	@echo "== installing shmcoll and what the tests of torch need into $(TORCH) (a minute, once)"
-	@$(TORCH)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check expecttest transformers accelerate lightning 'pytest>=8.2' --editable '.[bench,examples]' \
+	@$(TORCH)/bin/python -m pip install --quiet --no-compile --disable-pip-version-check expecttest $(TRAINERS) 'pytest>=8.2' --editable '.[bench,examples]' \
 	  && touch $@
 
 # Whole programs run in forks of a process that has run nothing else: gloo and torch have threads, which no fork has.
 # Exit code 5: ARGS choose no test
-test-torch: $(TORCH)/.ready-for-tests  ## run the tests that need torch
+torch: $(TORCH)/.ready-for-tests  ## install torch with what its tests need; TRAINERS= leaves out what only slow ones do
+
+test-torch: torch  ## run the tests that need torch
 	@export PATH="$(CURDIR)/$(TORCH)/bin:$$PATH"; programs=tests/torch/test_programs.py; \
 	  for tests in $$programs "tests/torch --ignore $$programs"; do \
 	    $(TORCH)/bin/python -m pytest --processes 1 $$tests $(ARGS) || [ $$? = 5 ] || exit 1; \
@@ -157,12 +161,13 @@ test-sglang: .sglang/.ready  ## run the tests that need SGLang
 
 # mpi4py is the same for both
 NODES_MPI ?= mpich openmpi
+NODES_PROCESSES ?= 6
 
 test-nodes: $(TESTS) $(NODES_MPI:%=$(LAUNCHERS)/%/.ready)  ## run the tests of several nodes, simulated on this machine, with each MPI
 	@for mpi in $(NODES_MPI); do \
 	  home="$(CURDIR)/$(LAUNCHERS)/$$mpi"; \
 	  PATH="$$home/bin:$$PATH" MPI4PY_LIBMPI="$$(ls "$$home"/lib/libmpi.so.* | head -n 1)" \
-	    $(BIN)/python -m pytest --processes 4 tests/nodes $(ARGS) || exit 1; \
+	    $(BIN)/python -m pytest --processes $(NODES_PROCESSES) --single tests/nodes $(ARGS) || exit 1; \
 	done
 
 PACKAGES := .packages-mpi
@@ -184,7 +189,7 @@ $(MPI4PY)/.ready: $(TESTS)
 test-mpi4py: $(MPI4PY)/.ready  ## run mpi4py's own tests on our MPI; RANKS='1 2 3 4', ARGS='test_win' runs some, WITHOUT='test_io' all others
 	@for ranks in $(RANKS); do $(BIN)/python tests/mpi/suite.py $(MPI4PY)/test -n $$ranks --jobs 2 $(WITHOUT:%=--without %) $(ARGS) || exit 1; done
 ifndef ARGS
-	@$(BIN)/python -m pytest tests/mpi/test_demos.py
+	@$(BIN)/python -m pytest --processes 3 --single tests/mpi/test_demos.py
 endif
 
 # Debian's packages for aarch64, and an emulator for it

@@ -4,6 +4,7 @@ SHMCOLL_SEED    seed of all random choices; printed at the start of a run, so th
 --stress        run the long forms too (`-m stress`: these alone)
 --shuffle       run the tests in random order, which the seed gives
 --processes N   run the tests in N processes side by side, and what failed again, alone
+--single        these processes take single tests, not files: for tests that are long, and have fixtures of their own
 """
 
 import gc
@@ -36,11 +37,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--stress", action="store_true", help="run the tests marked 'stress' too")
     parser.addoption("--shuffle", action="store_true", help="run the tests in random order")
     parser.addoption("--processes", type=int, default=0, help="run the tests in so many processes side by side")
+    parser.addoption("--single", action="store_true", help="these processes take single tests, not files")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     if config.option.processes:
-        config.pluginmanager.register(Sharing(config.option.processes, leaks.adopt_orphans))
+        config.pluginmanager.register(Sharing(config.option.processes, leaks.adopt_orphans, config.option.single))
     leaks.adopt_orphans()
     os.environ["SHMCOLL_TUNING"] = "0"  # the same algorithms on every machine
     os.environ.pop("PYTHONUNBUFFERED", None)  # print() would write its line in pieces, between those of other ranks

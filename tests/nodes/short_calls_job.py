@@ -7,6 +7,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -74,20 +75,26 @@ def same(found: Any, wanted: np.ndarray | None) -> None:
         assert np.array_equal(found, wanted), (found, wanted)
 
 
+@cache
+def arrays(seed: int, n: int, count: int, dtype: type) -> Arrays:
+    """Return the arrays of all ranks."""
+    rng = np.random.default_rng([seed, count])
+    return [rng.integers(-9, 9, count).astype(dtype) for _ in range(n)]
+
+
 def results(comm: Any, seed: int, counted: Counted) -> None:
     """Every operation with arrays of all lengths around the limits, on all ways."""
     n, most = comm.size, comm._dispatcher.agreement.state.most_row
     for name, (call, wanted) in OPERATIONS.items():
         for dtype in (np.float64, np.int16):
             for length in (0, 8, 200, 240, 248, 4096, 20_000, 64 << 10, most, most + 16 * n, *LONG):
-                count = length // np.dtype(dtype).itemsize // n * n
-                rng = np.random.default_rng([seed, count])
-                xs = [rng.integers(-9, 9, count).astype(dtype) for _ in range(n)]
+                xs = arrays(seed, n, length // np.dtype(dtype).itemsize // n * n, dtype)
+                result = wanted(xs, comm.rank)
                 for way in ("first", "native", "mixed", "in Python"):
                     x, before = xs[comm.rank].copy(), counted.calls
                     by_python = way == "in Python" or (way == "mixed" and comm.rank % 2)
                     given = x.view(Subclass) if by_python else x
-                    same(call(comm, given), wanted(xs, comm.rank))
+                    same(call(comm, given), result)
                     if way == "native":
                         assert counted.calls == before, (name, length)
                     assert not by_python or counted.calls == before + 1

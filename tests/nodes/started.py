@@ -110,7 +110,7 @@ def environment(network: Network | None = None, **more: str) -> dict[str, str]:
     kept["OMPI_MCA_btl_sm_backing_directory"] = str(network.folder) if network else tempfile.gettempdir()
     if network is not None:
         kept |= {**_OVER_NETWORK[kind_of_mpi()], "TMPDIR": str(network.folder)}
-    return {**kept, "PYTHONPATH": path, "SHMCOLL_TIMEOUT": "30", "SHMCOLL_TUNING": "0", **more}
+    return {**kept, "OMP_NUM_THREADS": "1", "PYTHONPATH": path, "SHMCOLL_TIMEOUT": "30", "SHMCOLL_TUNING": "0", **more}
 
 
 def run(

@@ -7,6 +7,7 @@ from tests.support.suite import judge
 from tests.support.suites import SUITES
 
 
+@pytest.mark.any_mpi
 @pytest.mark.parametrize("layout", started.LAYOUTS)
 def test_results_are_those_of_numpy(tmp_path, layout, seed):
     job = str(started.ROOT / "tests/nodes/suites_job.py")

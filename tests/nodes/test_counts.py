@@ -9,6 +9,7 @@ from shmcoll.nodes.algorithms import count_rows
 from tests.nodes import started
 
 
+@pytest.mark.any_mpi
 @pytest.mark.parametrize("layout_of_ranks", started.LAYOUTS)
 def test_results_are_those_of_numpy_on_all_ways(tmp_path, layout_of_ranks, seed):
     done = started.run(tmp_path, str(started.ROOT / "tests/nodes/counts_job.py"), layout_of_ranks, str(seed))

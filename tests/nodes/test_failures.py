@@ -11,6 +11,7 @@ from tests.nodes.failures import JOB, RANKS, outcomes
 from tests.nodes.failures_job import CULPRIT
 
 
+@pytest.mark.any_mpi
 @pytest.mark.parametrize("case", ["other_operation", "other_shape"])
 def test_a_mismatch_is_the_same_error_on_all_ranks(tmp_path, case):
     told = outcomes(tmp_path, case)

@@ -23,6 +23,7 @@ def test_a_late_rank_is_a_timeout_that_names_its_node_on_all_ranks(tmp_path, cas
         assert "Rank 0 (node a) keeps" not in note
 
 
+@pytest.mark.any_mpi
 def test_a_message_that_does_not_come_from_the_same_node_is_a_timeout_on_all_ranks(tmp_path):
     told = outcomes(tmp_path, "late_message")
     assert {one["kind"] for one in told} == {"CollectiveTimeout"}
@@ -32,6 +33,7 @@ def test_a_message_that_does_not_come_from_the_same_node_is_a_timeout_on_all_ran
     )
 
 
+@pytest.mark.any_mpi
 def test_ranks_of_a_node_that_wait_for_one_another_are_a_deadlock(tmp_path):
     told = outcomes(tmp_path, "circle")
     assert [one["kind"] for one in told] == ["RankFailed", "RankFailed", "Deadlock", "Deadlock"]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
 from tests.nodes import started
 from tests.support.patience import PATIENCE
@@ -75,6 +76,7 @@ def ranks_that_wait(job: "subprocess.Popen[str]", *expected: int) -> dict[str, A
     return until(job, look)
 
 
+@pytest.mark.any_mpi
 def test_all_nodes_of_this_machine_are_one_job(tmp_path):
     with running(tmp_path, "absent") as job:
         until(job, lambda: len(listed_by_ps(job)) == 1)

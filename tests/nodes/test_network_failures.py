@@ -142,6 +142,7 @@ def cut_within(job, network, folder):
     return told
 
 
+@pytest.mark.any_mpi
 def test_a_message_whose_bytes_do_not_come_is_a_timeout(start, network, tmp_path):
     told = cut_within(start("half_a_message"), network, tmp_path)
     assert "rank 3 (node b) has not sent all of its message" in told[0]["text"]

@@ -23,6 +23,7 @@ def test_some_results_over_a_network(tmp_path, network, seed):
     conform(tmp_path, network, seed, "2x2", ["all_reduce", "all_to_all_v"])
 
 
+@pytest.mark.any_mpi
 @pytest.mark.slow
 @pytest.mark.parametrize("layout", ["2x2", *(pytest.param(one, marks=pytest.mark.stress) for one in ("2+1", "cyclic"))])
 def test_results_over_a_network_are_those_of_numpy(tmp_path, network, seed, layout):

@@ -9,6 +9,7 @@ from shmcoll.nodes import clocks
 from tests.nodes import started
 
 
+@pytest.mark.any_mpi
 @pytest.mark.parametrize("layout", ["2x2", "3 nodes"])
 def test_calls_over_nodes_are_recorded(tmp_path, layout):
     file = tmp_path / "trace.json"

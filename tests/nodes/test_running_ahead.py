@@ -13,7 +13,10 @@ def told(folder, case, layout="2x2", seed=0):
     return started.results(folder, len(started.LAYOUTS[layout]))
 
 
-@pytest.mark.parametrize("layout", started.LAYOUTS)
+@pytest.mark.parametrize(
+    "layout",
+    [pytest.param(one, marks=() if one in ("2x2", "3 nodes") else pytest.mark.any_mpi) for one in started.LAYOUTS],
+)
 @pytest.mark.parametrize("case", ["right_programs", "wrong_programs"])
 def test_programs_of_random_calls(tmp_path, case, layout, seed):
     told(tmp_path, case, layout, seed)
@@ -24,6 +27,7 @@ def test_a_rank_returns_from_calls_that_others_have_not_begun(tmp_path, layout):
     told(tmp_path, "one_runs_ahead", layout)
 
 
+@pytest.mark.any_mpi
 @pytest.mark.parametrize("layout", ["2x2", "3 nodes"])
 def test_a_mismatch_that_is_found_late_names_the_call_and_its_lines(tmp_path, layout):
     errors = told(tmp_path, "told_late", layout)
@@ -39,6 +43,7 @@ def test_a_mismatch_that_is_found_late_names_the_call_and_its_lines(tmp_path, la
     assert f"called broadcast(float64[7], root=0) at {started.ROOT}/tests/nodes/running_ahead_job.py:{other}" in text
 
 
+@pytest.mark.any_mpi
 def test_a_root_that_makes_no_other_call_learns_of_a_mismatch(tmp_path):
     errors = told(tmp_path, "root_makes_no_other_call")
     assert errors == [errors[0]] * 4
@@ -51,6 +56,7 @@ def test_what_was_sent_before_a_failure_counts(tmp_path):
     assert errors == [["rank 0 (node a) aborted: no more"]] * 4
 
 
+@pytest.mark.any_mpi
 def test_an_out_of_a_scatter_that_does_not_fit_is_refused_by_its_rank(tmp_path):
     *others, (text,) = told(tmp_path, "one_out_does_not_fit")
     assert others == [[]] * 3

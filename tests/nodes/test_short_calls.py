@@ -10,12 +10,14 @@ from shmcoll.nodes.opening.layout import CALLED, STATE, STATE_WORDS
 from tests.nodes import started
 
 
+@pytest.mark.any_mpi
 @pytest.mark.parametrize("layout", started.LAYOUTS)
 def test_results_are_those_of_numpy_on_all_ways(tmp_path, layout, seed):
     done = started.run(tmp_path, str(started.ROOT / "tests/nodes/short_calls_job.py"), layout, str(seed))
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.any_mpi
 @pytest.mark.slow
 def test_the_steps_in_the_node_can_be_disturbed(tmp_path):
     """With faults the routines of the node run as Python, also those that native code calls."""

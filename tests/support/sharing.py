@@ -47,9 +47,11 @@ END = "the end of the tests"  # the name of what fails if a process fails outsid
 UNSTEADY = ".unsteady.json"  # in the root folder: how often each test was unsteady, and in how many runs
 
 
-def shares(tests: Sequence[pytest.Item]) -> list[list[pytest.Item]]:
+def shares(tests: Sequence[pytest.Item], are_single: bool = False) -> list[list[pytest.Item]]:
     """Cut tests into shares of one file. Parts of long files come last: these are short and many, so that all processes
-    end together."""
+    end together. are_single: each test is a share."""
+    if are_single:
+        return [[test] for test in tests]
     whole: list[list[pytest.Item]] = []
     parts: list[list[pytest.Item]] = []
     for _, group in groupby(tests, key=lambda test: test.path):
@@ -64,10 +66,11 @@ def shares(tests: Sequence[pytest.Item]) -> list[list[pytest.Item]]:
 class Sharing:
     """A plug-in of pytest: run the tests in so many forks of this process."""
 
-    def __init__(self, processes: int, begin: Callable[[], None]) -> None:
-        """begin: what each process does first."""
+    def __init__(self, processes: int, begin: Callable[[], None], are_single: bool = False) -> None:
+        """begin: what each process does first. are_single: whether they take single tests."""
         self._processes = processes
         self._begin = begin
+        self._are_single = are_single
         self._results = Results()
 
     @pytest.hookimpl(tryfirst=True)
@@ -80,7 +83,7 @@ class Sharing:
         with _new_folder() as folder:
             names = (folder / str(number) for number in count())
             forks = [Fork(next(names)) for _ in range(self._processes)]
-            if self._forked(session, forks, _mine(shared, folder / "taken")):
+            if self._forked(session, forks, _mine(shares(shared, self._are_single), folder / "taken")):
                 return True
             self._results.take_all(session, forks)
             while rest := self._results.unfinished(session):
@@ -283,9 +286,8 @@ def _run_all(session: pytest.Session, tests: Iterator[pytest.Item]) -> None:
             return
 
 
-def _mine(tests: Sequence[pytest.Item], taken: Path) -> Iterator[pytest.Item]:
+def _mine(all_shares: list[list[pytest.Item]], taken: Path) -> Iterator[pytest.Item]:
     """Take shares until there are none."""
-    all_shares = shares(tests)
     while (number := _append(taken)) <= len(all_shares):
         yield from all_shares[number - 1]
 

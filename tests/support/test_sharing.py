@@ -21,7 +21,7 @@ CONFTEST = """
     from tests.support.sharing import Sharing
 
     def pytest_configure(config):
-        config.pluginmanager.register(Sharing(3, lambda: None))
+        config.pluginmanager.register(Sharing(3, lambda: None, pathlib.Path("single").exists()))
 
     @pytest.fixture(autouse=True, scope="module")
     def one_file_at_a_time(request):
@@ -56,6 +56,21 @@ def run(tmp_path: Path):
 
     run_files.folder = tmp_path  # type: ignore[attr-defined]
     return run_files
+
+
+def test_single_tests_of_a_file_run_side_by_side(run):
+    text = """
+        import os, pathlib, time, pytest
+
+        @pytest.mark.parametrize("own", range(6))  # each process takes the next test before it runs one
+        def test_meets_tests_of_the_other_processes(own):
+            pathlib.Path(f"process{os.getpid()}").touch()
+            while len(list(pathlib.Path().glob("process*"))) < 3:
+                time.sleep(0.01)
+    """
+    conftest = CONFTEST.replace("autouse=True, ", "")
+    _, processes, output, code = run({"single": "", "conftest.py": conftest, "test_file.py": text})
+    assert (processes, code) == (3, 0), output
 
 
 def test_each_test_runs_once_and_output_is_kept_apart(run) -> None:
