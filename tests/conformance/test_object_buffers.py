@@ -52,18 +52,18 @@ def wanted(size: int, rank: int, mine: list) -> list:
     return [*mine, mine if rank == size - 1 else None, mine, mine[rank], turned]
 
 
-def test_all_kinds_side_by_side(ranks, n) -> None:
+def test_all_kinds_side_by_side(ranks, several) -> None:
     def check(comm) -> list[str]:
         wrong, kinds = [], list(KINDS.items())
         for first in range(len(kinds)):
             for step in (0, 1, 5):
-                chosen = [kinds[(first + step * i) % len(kinds)] for i in range(n)]
+                chosen = [kinds[(first + step * i) % len(kinds)] for i in range(several)]
                 mine = [make(i) for i, (_, make) in enumerate(chosen)]
-                if not same(calls(comm, mine), wanted(n, comm.rank, mine)):
+                if not same(calls(comm, mine), wanted(several, comm.rank, mine)):
                     wrong.append(", ".join(name for name, _ in chosen))
         return wrong
 
-    assert ranks(n, check) == [[]] * n
+    assert ranks(several, check) == [[]] * several
 
 
 class Other(np.ndarray):

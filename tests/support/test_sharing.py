@@ -46,7 +46,7 @@ def run(tmp_path: Path):
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *options],
             cwd=tmp_path,
-            env={"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1"},
+            env={"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
             capture_output=True,
             text=True,
             timeout=PATIENCE,
