@@ -53,7 +53,7 @@ from shmcoll.engine.protocol.reduction import (
 from shmcoll.engine.protocol.sync import (
     await_step,
     exchange_headers,
-    keep_room,
+    keep_last_slot,
     meet,
     meet_all,
     next_turn,
@@ -107,7 +107,7 @@ def flat(ctx, ranks):
         places = payload(ctx, 0, turn, length)
         stride = payload(ctx, 1, turn, length) - places
         status = fold(ctx, peek(ctx + c.OUT + c.DATA), places, stride, peek(ctx + c.X + c.COUNT), 0, ranks)
-    return keep_room(ctx) if eager and status == c.OK else status
+    return keep_last_slot(ctx) if eager and status == c.OK else status
 
 
 def meet_below(ctx, end):

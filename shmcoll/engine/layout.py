@@ -24,10 +24,10 @@
     0        ABORT         one word: 0, or 1 once the group has ended. Anyone sets it, always to 1
     128      IDENTITY      two words: which group this is (`runtime/group_registry.py`);  144  SIZE  how many members
     256      MEMBERS       n words: the ranks of the world that are ranks 0, 1, ... of this group
-    ...      MAILBOXES     n x (8.5 KiB + tables): what rank r tells its peers; only r writes it, except for SEMAPHORE
+    ...      MAILBOXES     n x (16.5 KiB + tables): what rank r tells its peers; only r writes it, except for SEMAPHORE
     ...      ENDINGS       n records of 2 KiB: why the group ended, as rank r of it found
     ...      SITES         n records of 2 KiB: where in its code rank r made the call that failed
-    ...      FLIGHTS       n x 32 entries of 64 bytes: the last operations of rank r (`protocol/flight_recorder.py`)
+    ...      FLIGHTS       n x 64 entries of 64 bytes: the last operations of rank r (`protocol/flight_recorder.py`)
     ...      CELLS         n x 2 x window_bytes: staging memory, two windows a rank, used in turn; in each, one cell of
                            up to cell_bytes at a time (`protocol/cells.py`)
 
@@ -36,7 +36,7 @@
     0        HEADERS       a ring of headers, that of operation s in slot s mod HEADERS (`protocol/sync.py`). In each:
                            sequence, fingerprint, up to 384 bytes of payload, or what this rank exposes
                            (`protocol/exposure.py`) | what the call is, for messages
-    8192     PROGRESS      (turn << STEP_BITS) + steps done within that operation
+    16384    PROGRESS      (turn << STEP_BITS) + steps done within that operation
     +128     PARKED        0, or 1 + the rank whose word this rank sleeps on
     +136     AWAITED       the word it slept for last: 1 + the rank that writes it, its offset in the region, the value
     +160     MESSAGE       the operation while this rank is in one that has slept, else 0; its peer, its tag, since when
@@ -79,7 +79,7 @@ Words that different ranks write are at least 128 bytes apart: two cache lines, 
 from functools import cache
 
 MAGIC = int.from_bytes(b"SHMCOLL\x00", "little")
-VERSION = 13
+VERSION = 14
 
 WORD = 8
 LINE = 128
@@ -147,7 +147,7 @@ IDENTITY = LINE
 SIZE = IDENTITY + 2 * WORD
 MEMBERS = 2 * LINE
 
-HEADERS = 16  # of each rank, a power of two: a rank may be so many calls ahead of another one, less one
+HEADERS = 32  # of each rank, a power of two: a rank may be so many calls ahead of another one, less one
 HEADER_BYTES = 512
 HEADER_SEQUENCE = 0
 HEADER_FINGERPRINT = 8
@@ -190,7 +190,7 @@ TABLES = PROGRESS + 512
 
 STEP_BITS = 24
 
-FLIGHT_ENTRIES = 32  # a power of two
+FLIGHT_ENTRIES = 64  # a power of two
 FLIGHT_BYTES = 64
 FLIGHT_SEQUENCE = 0
 FLIGHT_CALL = 8  # as HEADER_CALL

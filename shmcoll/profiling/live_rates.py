@@ -1,7 +1,7 @@
 """How many calls a second each rank of a running job makes, how many bytes it passes to them, and how long it waits.
 
 A rank that records its calls (`--stats`, `--trace`) has all of that in its profile. Of any other rank the numbers of
-the collectives tell how many have begun since the last look, and the flight recorder has the arrays of the last 32 of
+the collectives tell how many have begun since the last look, and the flight recorder has the arrays of the last 64 of
 each group: if there were more, the others are taken to be like those. Messages, and bytes between nodes, are not in it.
 Nothing counts for this while a job runs.
 """

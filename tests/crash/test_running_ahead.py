@@ -9,6 +9,7 @@ import pytest
 
 from shmcoll import CollectiveMismatch, CollectiveTimeout, RankFailed
 from shmcoll.engine import layout
+from shmcoll.engine.protocol.sync import ROOTED
 from shmcoll.mindspore import Tensor, communication, ops
 from tests.support.frames import line_of
 from tests.support.launched import shmrun
@@ -17,7 +18,8 @@ from tests.support.waiting import until
 
 __all__ = ["shmrun"]
 
-AHEAD = layout.HEADERS - 1  # calls that a root may have left before the slowest rank has entered the first of them
+AHEAD = ROOTED - 1  # calls that a root may have left before the slowest rank has entered the first of them
+OF_SCANS = layout.HEADERS - 1  # the same of scans and the first rank
 MANY = 3 * layout.HEADERS
 
 
@@ -42,6 +44,69 @@ def test_a_root_is_so_many_calls_ahead_and_no_more(ranks, n):
         return [int(comm.broadcast(None if i % 2 else np.zeros(3, np.int64))[0]) for i in range(MANY)]
 
     assert ranks(n, run)[1:] == [list(range(MANY))] * (n - 1)
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+@pytest.mark.parametrize("includes_own", [True, False])
+def test_the_first_rank_of_scans_is_so_many_calls_ahead_and_no_more(ranks, n, includes_own):
+    """Then broadcasts, of which its lead allows none before the others have come."""
+
+    def run(comm) -> list[int]:
+        call = comm.scan if includes_own else comm.exscan
+        if comm.rank > 0:
+            until(lambda: seen(comm, 0) == OF_SCANS)
+            until(lambda: comm._local_rank.arena.load(comm._dispatcher.group.mailbox(0) + layout.PARKED) != 0)
+            assert seen(comm, 0) == OF_SCANS
+        sums = [call(number(i)) for i in range(MANY)]
+        assert [int(comm.broadcast(number(i))[0]) for i in range(MANY)] == list(range(MANY))
+        return [int(one[0]) for one in sums if one is not None]
+
+    for rank, got in enumerate(ranks(n, run)):
+        assert got == ([(rank + includes_own) * i for i in range(MANY)] if rank + includes_own else [])
+
+
+def test_a_root_that_scans_have_brought_ahead_waits_in_its_first_broadcast(ranks):
+    def run(comm) -> None:
+        if comm.rank == 0:
+            for i in range(ROOTED + 2):
+                comm.scan(number(i))
+            comm.broadcast(number(7))
+            assert seen(comm, 1) >= 3
+        else:
+            until(lambda: seen(comm, 0) == ROOTED + 3)
+            until(lambda: comm._local_rank.arena.load(comm._dispatcher.group.mailbox(0) + layout.PARKED) != 0)
+            for i in range(ROOTED + 2):
+                comm.scan(number(i))
+            assert comm.broadcast(None)[0] == 7
+
+    ranks(2, run)
+
+
+@pytest.mark.parametrize("victim", [0, 1, 2])
+def test_sums_that_have_arrived_count_after_a_rank_has_died_twenty_calls_apart(ranks, victim):
+    """The first rank dies twenty calls ahead, or another one before it has made a call."""
+
+    def run(comm) -> Any:
+        if comm.rank == 0:
+            for i in range(20):
+                comm.scan(number(i))
+        if comm.rank == victim:
+            until(lambda: seen(comm, 0) >= 20)
+            os.kill(os.getpid(), signal.SIGKILL)
+        until(lambda: seen(comm, 0) >= 20)
+        got = []
+        with pytest.raises(RankFailed, match=f"rank {victim} ") as error:
+            for i in range(MANY):
+                got.append(int(comm.scan(number(i))[0]))
+        return got[:20], error.value.rank
+
+    for outcome in ranks.outcomes(3, run):
+        if outcome.rank != victim:
+            assert outcome.error is None, outcome.traceback
+            got, failed = outcome.value
+            assert failed == victim
+            if victim != 1 and outcome.rank == 1:
+                assert got == [2 * i for i in range(20)]
 
 
 def test_senders_are_ahead_of_the_root_of_a_gather(ranks):
@@ -151,6 +216,27 @@ def test_a_mismatch_found_late_is_told_with_the_call_that_differed(ranks, n, oth
     usual = f"broadcast(int64[3], root=0) at {line_of(differ, 8)}"
     assert {rank for rank in calls if calls[rank] == usual} == set(range(n)) - {1}
     assert all(line in text for line in calls.values())
+
+
+@pytest.mark.parametrize("n", [2, 3, 4])
+def test_scans_that_differ_are_told_however_late_that_is_found(ranks, n):
+    """The last rank makes another call, which the first one finds when it waits for room."""
+
+    def run(comm) -> tuple[str, dict[int, str]]:
+        last = comm.rank == n - 1
+        if last:
+            until(lambda: seen(comm, 0) == OF_SCANS)
+        with pytest.raises(CollectiveMismatch) as error:
+            for i in range(MANY):
+                comm.scan(number(i), "max") if last and i == 2 else comm.scan(number(i))
+        return str(error.value), error.value.calls
+
+    told = ranks(n, run)
+    assert all(one == told[0] for one in told)
+    text, calls = told[0]
+    assert text.startswith("the ranks disagree in operation #3: ")
+    line = line_of(test_scans_that_differ_are_told_however_late_that_is_found, 10)
+    assert calls == {rank: f"scan(int64[3], {'max' if rank == n - 1 else 'sum'}) at {line}" for rank in range(n)}
 
 
 #: calls in which code of the package, or of a front end, is between the program and the routine

@@ -38,21 +38,21 @@ def apart(ranges: list[tuple[int, int]], distance: int) -> bool:
 
 def test_offsets_of_two_ranks_by_hand() -> None:
     """Every rank and the launcher must agree on these: a change needs a new VERSION."""
-    assert layout.VERSION == 13
+    assert layout.VERSION == 14
     assert layout.RECORDS == 4096
     assert layout.record_offset(2, 1, layout.BY_RANK) == 4096 + 2048
     assert layout.record_offset(2, 1, layout.BY_LAUNCHER) == 4096 + 3 * 2048
     assert layout.directory_offset(2, 1) == 4096 + 4 * 2048 + 16384
     assert layout.world_offset(2) == 4096 + 4 * 2048 + 2 * 16384
     assert layout.table_bytes(2) == 512  # the dimensions of an array take more than 5 rows of 2
-    assert layout.mailbox_bytes(2) == 16 * 512 + 512 + 2 * 512 + 128  # tables, and the words about rings
-    assert layout.mailbox_offset(2, 1) == 4096 + 8704 + 9 * 128
-    assert layout.ending_offset(2, 1) == 4096 + 2 * (8704 + 9 * 128) + 2048
+    assert layout.mailbox_bytes(2) == 32 * 512 + 512 + 2 * 512 + 128  # tables, and the words about rings
+    assert layout.mailbox_offset(2, 1) == 4096 + 16896 + 9 * 128
+    assert layout.ending_offset(2, 1) == 4096 + 2 * (16896 + 9 * 128) + 2048
     assert layout.site_offset(2, 1) == layout.ending_offset(2, 1) + 2 * 2048
-    assert layout.flight_offset(2, 1) == layout.site_offset(2, 1) + 2048 + 32 * 64
-    assert layout.cells_offset(2) == 36864
-    assert layout.group_bytes(2, CELL) == 36864 + 4 * CELL
-    assert layout.arena_bytes(2, CELL) == layout.world_offset(2) + 36864 + 4 * CELL
+    assert layout.flight_offset(2, 1) == layout.site_offset(2, 1) + 2048 + 64 * 64
+    assert layout.cells_offset(2) == 57344
+    assert layout.group_bytes(2, CELL) == 57344 + 4 * CELL
+    assert layout.arena_bytes(2, CELL) == layout.world_offset(2) + 57344 + 4 * CELL
 
 
 @pytest.mark.parametrize("ranks", SIZES)

@@ -267,6 +267,8 @@ LONGEST_CASES = [
 LARGE_CASES = [
     "broadcasts run further ahead",
     "gathers run further ahead",
+    "scans run further ahead",
+    "scans run further ahead, 3 ranks",
     "broadcasts run ahead, 3 ranks",
     "gathers run ahead, 3 ranks",
     "roots take turns, 3 ranks",

@@ -19,8 +19,13 @@ When r may overwrite a header, that of s, in operation s + HEADERS: when all pee
 s + 1 only after it has finished s. So r must have seen s + 1, or a later number, of every peer. CREDIT of r is the
 newest operation that all peers are known to have published. What always holds between two operations: CREDIT is at
 least SEQUENCE + 2 - HEADERS, so the next slot is free. A full operation sets it to s. An eager one ends with
-`keep_room`: if CREDIT has become too small, r waits for all peers to publish s - LAG, about half the ring behind s. So
+`keep_room`: if CREDIT has become too small, r waits for all peers to publish s - lag, about half the ring behind s. So
 a rank waits for others once in that many calls, and not in each one.
+
+Only scans and exscans use the whole ring. Ranks that share a core run in a circle, in any order, and in a scan each of
+them can go as far as the ranks before it have come. So the calls that one run of a rank makes are what it may be ahead,
+shared among the ranks that come in the wrong order. Rooted operations do not gain from more than ROOTED headers, and
+the last rank of a stream of calls would be further behind. They wait while CREDIT is below SEQUENCE + 2 - ROOTED.
 
 Turns. Tables, cells and PROGRESS, which only full operations use, alternate by turn. A rank that is in turn t + 2 has
 seen the headers of all ranks in turn t + 1, and so all ranks have finished turn t. So what a rank writes before step 2
@@ -29,10 +34,10 @@ of turn t goes to the half of parity t & 1. Eager operations in between change n
 Fingerprints. That of an operation covers HISTORY, a hash of all calls of the rank so far: of operation, operator,
 algorithm and first argument (the root), which must be the same on all ranks. So if ranks make different eager calls
 and do not compare them, each later comparison of the two fails. At the latest `keep_room` finds it, which compares
-HISTORY of operation s - LAG. A peer may be so far ahead that it overwrites that header already. Then it has published
-the header before that, s - LAG - 1 + HEADERS, and a fence is between. So a rank that has read HISTORY looks whether the
+HISTORY of operation s - lag. A peer may be so far ahead that it overwrites that header already. Then it has published
+the header before that, s - lag - 1 + HEADERS, and a fence is between. So a rank that has read HISTORY looks whether the
 peer has come so far. If so, it leaves the comparison to the peer, which could not come so far without comparing this
-rank's header s - LAG, or a later one. In full operations all ranks reach the same verdict: each sees the headers
+rank's header s - lag, or a later one. In full operations all ranks reach the same verdict: each sees the headers
 of all ranks before it compares them. In an eager one the rank that finds a difference ends the group.
 
 Why no rank waits forever, if all make the same calls: consider the ranks whose SEQUENCE is smallest, s. All have
@@ -102,7 +107,7 @@ SEED = 0x2545F4914F6CDD1D
 MULTIPLIER = 0x5851F42D4C957F2D
 
 CATCH_UP = 1 << 20  # turns, a power of two
-LAG = min(HEADERS // 2, HEADERS - 2)  # operations
+ROOTED = HEADERS // 2  # headers that rooted operations use, at least 4
 
 
 def begin(ctx, covers):
@@ -209,12 +214,22 @@ def meet(ctx, peer):
 
 
 def keep_room(ctx):
-    """End an eager operation: see to it that the slot of the next header is free. Return OK, or why the call must
-    end."""
+    """End an eager operation with a root: see to it that the slot of the next header is free, and that this rank is not
+    too far ahead. Return OK, or why the call must end."""
+    return keep_slots(ctx, ROOTED)
+
+
+def keep_last_slot(ctx):
+    """Do the same for one that may be ahead as far as the ring allows."""
+    return keep_slots(ctx, HEADERS)
+
+
+def keep_slots(ctx, slots):
+    """See to it that one of so many slots, counted from the oldest header that a peer may still read, is free."""
     newest = peek(ctx + c.SEQUENCE)
-    if peek(ctx + c.CREDIT) >= newest + 2 - HEADERS:
+    if peek(ctx + c.CREDIT) >= newest + 2 - slots:
         return c.OK
-    sequence = newest - LAG
+    sequence = newest - slots // 2
     for i in range(1, peek(ctx + c.SIZE)):
         peer = peer_to_await(ctx, i)
         theirs = slot(ctx, peer, sequence)

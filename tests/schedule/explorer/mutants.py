@@ -176,13 +176,16 @@ MUTANTS = {
     "leaves at the first mismatch": Mutant("meet_all", "verdict = status", "return status", "disagreement, 3 ranks"),
     "one header for all": Mutant("sync.slot", "(sequence & (HEADERS - 1))", "0", "barrier, 2 ranks"),
     "no rank waits for room": Mutant(
-        "keep_room", "return c.OK\n    sequence", "pass\n    return c.OK\n    sequence", "broadcasts run ahead"
+        "keep_slots", "return c.OK\n    sequence", "pass\n    return c.OK\n    sequence", "broadcasts run ahead"
     ),
     "the ring has one slot more": Mutant(
-        "keep_room", "newest + 2 - HEADERS", "newest + 1 - HEADERS", "broadcasts run further ahead"
+        "keep_slots", "newest + 2 - slots", "newest + 1 - slots", "broadcasts run further ahead"
     ),
     "leaves run ahead of the ring": Mutant(
-        "keep_room", "newest + 2 - HEADERS", "newest + 1 - HEADERS", "gathers run further ahead"
+        "keep_slots", "newest + 2 - slots", "newest + 1 - slots", "gathers run further ahead"
+    ),
+    "scans run ahead of the ring": Mutant(
+        "collectives.prefix_reduction.flat", "keep_last_slot(ctx) if", "c.OK if", "scans run further ahead"
     ),
     "eager operations take turns": Mutant(
         "next_turn", "return turn", "return peek(ctx + c.SEQUENCE)", "ahead, then cells"
@@ -193,9 +196,9 @@ MUTANTS = {
         "    return",
         "ahead without an array, then cells",
     ),
-    "histories are not compared": Mutant("keep_room", "not is_ahead and", "False and", "each rank is the root"),
+    "histories are not compared": Mutant("keep_slots", "not is_ahead and", "False and", "each rank is the root"),
     "a header that is written over is compared": Mutant(
-        "keep_room", "not is_ahead and", "True and", "broadcasts run ahead of two roots"
+        "keep_slots", "not is_ahead and", "True and", "broadcasts run ahead of two roots"
     ),
     "the root publishes before it has a payload": Mutant(
         "collectives.broadcast.open_and_check",

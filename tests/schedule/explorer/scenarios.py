@@ -273,6 +273,8 @@ SCENARIOS = {
     "broadcasts run ahead, 3 ranks": Scenario(3, (Broadcast(1),) * 6),
     "gathers run ahead": Scenario(2, (Gather(1),) * 5),
     "gathers run ahead, 3 ranks": Scenario(3, (Gather(1, root=1),) * 5),
+    "scans run further ahead": Scenario(2, (Scan(words=1),) * 6),
+    "scans run further ahead, 3 ranks": Scenario(3, (Scan(words=1),) * 6),
     "roots take turns": Scenario(
         2, (Broadcast(1), Reduce(root=1), Scatter(1, root=1), Gather(1), Scan(), Broadcast(2))
     ),

@@ -247,7 +247,7 @@ def exploring() -> Iterator[None]:
         put(cells, "MOVED_BYTES", 64)
         put(cells, "EAGER_BYTES", 48)
         put(sync, "HEADERS", 4)
-        put(sync, "LAG", 2)
+        put(sync, "ROOTED", 4)
         put(offer, "LONGER", 1)
         put(sys.modules["shmcoll.collectives.prefix_reduction"], "MOST_DIRECT", 3)
         put(sys.modules["shmcoll.collectives.prefix_reduction"], "LONG", 64)
