@@ -13,8 +13,7 @@ two ranks, the slots have the elements of rank 0 as they are.
     of rank n - 1. Cells (t + 1) & 1 are not used, so the next turn may fill them at once. The turn after that
     fills the slots only after all ranks have left this one.
 
-flat: few bytes; see `scan.py`. If they fit beside a header, a rank waits only for the ranks before it (an eager
-operation of `engine/protocol/sync.py`).
+flat: few bytes; see `prefix_flat.py`.
 
 direct: if x of every rank is in the arena, no rank works in place, and there are at most MOST_DIRECT ranks. Each rank
 reduces the arrays where they are, and leaves after all ranks have read its array (`engine/protocol/exposure.py`).
@@ -23,11 +22,12 @@ No rank waits forever: in the chain a rank waits for the rank before it to finis
 slice that it has begun earlier.
 """
 
+from shmcoll.collectives.prefix_flat import flat
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek
 from shmcoll.engine.kernels.kernels import STEP, STORE
 from shmcoll.engine.layout import HEADER_EXPOSED, WORD
-from shmcoll.engine.protocol.cells import EAGER, cell_of_round, may_be_eager, payload
+from shmcoll.engine.protocol.cells import cell_of_round
 from shmcoll.engine.protocol.exposure import (
     are_all_in_arena,
     end_exposure,
@@ -53,11 +53,7 @@ from shmcoll.engine.protocol.reduction import (
 from shmcoll.engine.protocol.sync import (
     await_step,
     exchange_headers,
-    keep_last_slot,
-    meet,
-    meet_all,
     next_turn,
-    publish_header,
     publish_step,
 )
 
@@ -72,7 +68,7 @@ LONG = 64 << 10  # bytes
 def prefix_reduce(ctx, includes_own):
     """Reduce the arrays of the ranks before this one, and its own if `includes_own`, into its result."""
     if is_flat(ctx, FLAT, peek(ctx + c.X + c.BYTES)):
-        return flat(ctx, peek(ctx + c.RANK) + includes_own)
+        return flat(ctx, includes_own)
     turn = next_turn(ctx)
     has_result = peek(ctx + c.RANK) + includes_own > 0
     is_exposed = not has_result or not works_in_place(ctx)
@@ -92,31 +88,6 @@ def direct(ctx, turn, includes_own):
     if ranks > 0:
         status = fold(ctx, peek(ctx + c.OUT + c.DATA), 0, EXPOSED, peek(ctx + c.X + c.COUNT), 0, ranks)
     return end_exposure(ctx, turn, 1) if status == c.OK else status
-
-
-def flat(ctx, ranks):
-    """Stage this rank's array, open, and reduce the arrays of ranks 0, 1, ..., `ranks` - 1. If the array fits beside a
-    header, a rank waits only for the ranks before it."""
-    me, length = peek(ctx + c.RANK), peek(ctx + c.X + c.BYTES)
-    eager = may_be_eager(length)
-    turn = EAGER if eager else next_turn(ctx)
-    copy(payload(ctx, me, turn, length), peek(ctx + c.X + c.DATA), length)
-    publish_header(ctx)
-    status = meet_below(ctx, me) if eager else meet_all(ctx)
-    if status == c.OK and ranks > 0:
-        places = payload(ctx, 0, turn, length)
-        stride = payload(ctx, 1, turn, length) - places
-        status = fold(ctx, peek(ctx + c.OUT + c.DATA), places, stride, peek(ctx + c.X + c.COUNT), 0, ranks)
-    return keep_last_slot(ctx) if eager and status == c.OK else status
-
-
-def meet_below(ctx, end):
-    """Wait for the headers of ranks 0, 1, ..., `end` - 1, for the last of them first: see `peer_to_await`."""
-    for rank in range(end - 1, -1, -1):
-        status = meet(ctx, rank)
-        if status != c.OK:
-            return status
-    return c.OK
 
 
 def chain(ctx, turn, includes_own):

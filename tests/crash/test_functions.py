@@ -121,3 +121,22 @@ def test_the_operands_are_where_they_were_in_place(ranks):
         return str(told.value)
 
     assert all("too large" in text for text in ranks(2, in_place))
+
+
+@pytest.mark.parametrize("count", [1, 60, 20_000], ids=["few", "without room for sums", "many"])
+def test_an_exscan_is_told_to_the_ranks_behind_alone(ranks, count):
+    """A rank also adds its own element, for the ranks behind it. Few bytes: what that raises is theirs."""
+
+    def run(comm) -> str:
+        x = np.full(count, (1.0, 2.0, 5.0, 2.0)[comm.rank])
+        try:
+            got = comm.exscan(x, QUOTIENT)
+        except (ZeroDivisionError, RankFailed) as error:
+            return type(error).__name__
+        return "" if got is None else str(set(got.tolist()))
+
+    told = ranks(4, run)
+    if count < 1000:
+        assert told == ["", "{1.0}", "{0.5}", "ZeroDivisionError"]
+    else:
+        assert "ZeroDivisionError" in told

@@ -43,6 +43,8 @@ PLAIN_CASES = [
     "ordered reduce_scatter of 2 rounds",
     "scan",
     "scan, 3 ranks",
+    "scan in place, 3 ranks",
+    "scan without room for sums, 3 ranks",
     "chain of exscan",
     "gather",
     "gather of 2 rounds, then all_reduce",

@@ -273,6 +273,8 @@ SCENARIOS = {
     "broadcasts run ahead, 3 ranks": Scenario(3, (Broadcast(1),) * 6),
     "gathers run ahead": Scenario(2, (Gather(1),) * 5),
     "gathers run ahead, 3 ranks": Scenario(3, (Gather(1, root=1),) * 5),
+    "scan in place, 3 ranks": Scenario(3, (Scan(in_place=True),)),
+    "scan without room for sums, 3 ranks": Scenario(3, (Scan(words=4),)),
     "scans run further ahead": Scenario(2, (Scan(words=1),) * 6),
     "scans run further ahead, 3 ranks": Scenario(3, (Scan(words=1),) * 6),
     "roots take turns": Scenario(
