@@ -23,6 +23,7 @@ import numpy as np
 
 from shmcoll.engine.layout import WORD, align
 from shmcoll.engine.messages.ring_buffers import SEGMENTS, WHOLE
+from shmcoll.engine.system.bytes_memory import address_of_bytes
 from shmcoll.engine.system.handlers import reraise_of_handler
 
 
@@ -49,6 +50,7 @@ LEAST_BYTES = 64 << 10  # of `bytes` that are the whole object: pickle copies sh
 ALIGNED = 64  # alignment of buffers that arrive side by side, so that arrays in them are aligned
 
 BYTES_OF_BUFFER = b"\x80\x05cbuiltins\nbytes\n\x97\x85R."  # the pickle of `bytes(buffer)`
+_NO_BUFFERS = bytes(WORD)  # the frame of a pickle without buffers begins with it
 _NUMBERS = frozenset("?bBhHiIlLqQefdgFDG")  # dtypes whose arrays of one shape have one pickle
 _MOST_SHAPES = 256
 _of_shapes: dict[tuple[str, tuple[int, ...]], bytes] = {}  # these pickles
@@ -130,19 +132,26 @@ def loaded(one: Received) -> Any:
     return loads(data, buffers=buffers)
 
 
-def as_message(value: Any, operation: str, rank: int) -> tuple[np.ndarray, int, list[np.ndarray]]:
+def as_message(value: Any, operation: str, rank: int) -> tuple[np.ndarray, int, Sequence[Any]]:
     """Return an object as `engine/messages/send.py` reads it: an array, its form, and the objects to keep until it is
     sent."""
     data, buffers = packed(value, operation, rank, LEAST_BUFFER, LEAST_BUFFER)
     if not buffers and len(data) < LEAST_BUFFER:
-        return np.frombuffer(framed(data, ()), np.uint8), WHOLE, []
-    frame = [np.frombuffer(one, np.uint8) for one in (framed(b"", buffers), data)]
-    rows, end = [], 0
-    for part in [*frame, *buffers]:
-        begin = end if part is frame[1] else align(end, ALIGNED)
-        rows.append((begin, part.ctypes.data, part.size))
+        return np.frombuffer(_NO_BUFFERS + data, np.uint8), WHOLE, ()
+    head = framed(b"", buffers)
+    end = len(head) + len(data)
+    rows = [0, address_of_bytes(head), len(head), len(head), address_of_bytes(data), len(data)]
+    for part in buffers:
+        begin = -(-end // ALIGNED) * ALIGNED
+        rows += begin, part.__array_interface__["data"][0], part.size
         end = begin + part.size
-    return np.array([*rows, (align(end, ALIGNED), 0, 0)], np.int64), SEGMENTS, [*frame, *buffers]
+    table = struct.pack(f"={len(rows) + 3}q", *rows, -(-end // ALIGNED) * ALIGNED, 0, 0)
+    return np.frombuffer(table, np.int64).reshape(-1, 3), SEGMENTS, (head, data, buffers)
+
+
+def of_short_message(memory: np.ndarray) -> Any:
+    """Return the object of a message without buffers, in memory that may go on behind it."""
+    return loads(memory.data[WORD:])
 
 
 def of_message(memory: np.ndarray) -> Any:

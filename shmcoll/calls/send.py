@@ -12,7 +12,7 @@ from shmcoll.engine import context as c
 from shmcoll.engine.kernels.dtypes import BY_NUMPY
 from shmcoll.engine.layout import LARGEST_TAG, WORD
 from shmcoll.engine.messages.foreign_arrays import description, table_of
-from shmcoll.engine.messages.ring_buffers import ARRAY, FOREIGN, PART_BYTES, STORED_BYTES, SYNCHRONOUS
+from shmcoll.engine.messages.ring_buffers import ARRAY, FOREIGN, PART_BYTES, SEGMENTS, STORED_BYTES, SYNCHRONOUS
 from shmcoll.engine.messages.send import AGAIN, BEGIN, BESIDE, BLOCKED, EMPTY_RING, FINISHED, GO_ON, NONE, STAY, STORE
 from shmcoll.errors import ArenaError
 from shmcoll.runtime import waiting
@@ -41,21 +41,26 @@ def of_array(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any, more: int = 0)
     return Sending(dispatcher, *check_arguments(dispatcher, x, dest, tag), ARRAY | more)
 
 
-def send_at_once(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any) -> Work[Any] | None:
-    """Store an array that is not too long without the worker, and return its handle. Return None, and send nothing, if
+def send_at_once(
+    dispatcher: Dispatcher, x: Any, dest: Any, tag: Any, form: int = ARRAY, kept: Any = None
+) -> Work[Any] | None:
+    """Store a message that is not too long without the worker, and return its handle. Return None, and send nothing, if
     another call is in the line or memory is missing. The worker does not count if it only sleeps for posted
     receives."""
-    if type(x) is not np.ndarray or x.nbytes > STORED_BYTES or not dispatcher.worker.is_open():
+    if type(x) is not np.ndarray or not dispatcher.worker.is_open():
+        return None
+    length = int(x[-1, 0]) if form == SEGMENTS else x.nbytes
+    if length > STORED_BYTES:
         return None
     entry, worker = dispatcher.routine("send"), dispatcher.worker
-    phase = STORE if x.nbytes > PART_BYTES else BEGIN
+    phase = STORE if length > PART_BYTES else BEGIN
     status, work = c.BUSY, None
 
     def store() -> None:
         nonlocal status, work
         try:
-            status = entry(x, None, phase, dest, tag, ARRAY)
-            work = send_on_at_once(dispatcher, status, x, dest, tag)
+            status = entry(x, None, phase, dest, tag, form)
+            work = send_on_at_once(dispatcher, status, x, dest, tag, form, kept)
         except BaseException:
             dispatcher.left("send")
             raise
@@ -66,25 +71,30 @@ def send_at_once(dispatcher: Dispatcher, x: Any, dest: Any, tag: Any) -> Work[An
     return work
 
 
-def send_on_at_once(dispatcher: Dispatcher, status: int, x: np.ndarray, dest: int, tag: int) -> Work[Any] | None:
+def send_on_at_once(
+    dispatcher: Dispatcher, status: int, x: np.ndarray, dest: int, tag: int, form: int = ARRAY, kept: Any = None
+) -> Work[Any] | None:
     """Continue after the answer to BEGIN or STORE. Return what `send_at_once` does. On an exception the caller calls
     `left`."""
     sending = None
     if status == c.ASKS:
-        sending = Sending(dispatcher, x, dest, tag)
+        sending = Sending(dispatcher, x, dest, tag, form, kept)
         status = sending.put(status, patience=0)
     if status in (c.NEEDS_PYTHON, c.BUSY) or (sending and sending.is_refused):
         return None
     return dispatcher.worker.ended(None if status == c.OK else dispatcher.failures.error("send", status))
 
 
-def go_on(dispatcher: Dispatcher, x: Any, dest: int, tag: int) -> tuple[int, "Sending | None"]:
-    """Send the rest after HALFWAY. Return the last status and the `Sending`, which says whether it was refused.
+def go_on(
+    dispatcher: Dispatcher, x: Any, dest: int, tag: int, form: int = ARRAY, kept: Any = None
+) -> tuple[int, "Sending | None"]:
+    """Send the rest after HALFWAY. Return the last status and the `Sending`, which says whether it was refused. form,
+    kept: as for `Sending`.
 
     On an exception the caller calls `left`. The status is BUSY if receives are posted and memory is missing: only a
     thread that has the turn waits for memory then.
     """
-    sending = Sending(dispatcher, x, dest, tag)
+    sending = Sending(dispatcher, x, dest, tag, form, kept)
     if dispatcher.posted.is_empty():
         return sending.put(c.HALFWAY), sending
     status = sending.put(c.HALFWAY, patience=0)

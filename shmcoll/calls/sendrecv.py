@@ -19,7 +19,7 @@ from shmcoll.calls.joined import Joined
 from shmcoll.calls.recv import Received, as_target, can_receive, go_on, leave, make, receive, recv, told, wanted
 from shmcoll.calls.recv_object import make_object, recv_object
 from shmcoll.calls.send import Sending, as_sent, can_send, send, send_at_once
-from shmcoll.calls.send_object import Packed
+from shmcoll.calls.send_object import Packed, is_address, put_object
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import ANY
 from shmcoll.engine.messages.recv import MARK, SEEK
@@ -118,6 +118,8 @@ def check_addresses(
 ) -> tuple[int, int]:
     """Check the arguments of a call for objects. `value` is anything; it may only be in the place of another argument.
     Returns `dest` and `source`, for nobody as `check_arguments` does."""
+    if is_address(dispatcher, dest, sendtag) and can_receive(dispatcher, None, source, recvtag):
+        return dest, source
     with dispatcher.checking("sendrecv_object") as check:
         to = dispatcher.rank if dest is None else given.as_peer(dest, "dest", dispatcher.size, *check)
         given.as_tag(sendtag, "sendtag", *check)
@@ -127,11 +129,13 @@ def check_addresses(
 
 def exchange_objects(dispatcher: Dispatcher, message: Packed, source: Any, tag: Any) -> Received:
     """Send an object as `check_object` has returned it, and receive another object."""
-    one = make_object(dispatcher, source, tag)
-    array, _, _, form, _ = message
-    if form == WHOLE and array.nbytes <= SHORT_BYTES:
-        Sending(dispatcher, *message).send()
+    if message[3] == WHOLE:
+        put_object(dispatcher, *message)
         return recv_object(dispatcher, source, tag)
+    if stored := send_at_once(dispatcher, *message):
+        stored.wait()
+        return recv_object(dispatcher, source, tag)
+    one = make_object(dispatcher, source, tag)
     dispatcher.check_outside("sendrecv_object")
     return beside_others(dispatcher, one, Sending(dispatcher, *message).send)
 
