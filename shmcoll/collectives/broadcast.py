@@ -25,12 +25,22 @@ the shape; DATA reads. Its peers wait for its steps as for any other's, and the 
 until it has done them, or begun another operation. Dimensions that do not fit the header are in the root's table, as
 in `scatter.py`; such a call is full.
 
+A row of objects is as long as the root chooses, as in `scatter.py`: a rank that reads it has no x, but an `out`.
+
 Arguments: x of the root and out of the others are read and written; ARGUMENT is the root, ARGUMENT_2 the mark of the
 elements. The EXTRA words are as in `scatter.py`: the phase; one that is not used; for OPEN the address of the words for
 dtype, mark and shape.
 """
 
-from shmcoll.collectives.scatter import DATA, OPEN, PHASE, fits_header, store_more_dimensions, write_shape
+from shmcoll.collectives.scatter import (
+    DATA,
+    OPEN,
+    PHASE,
+    fits_header,
+    has_room_for_row,
+    store_more_dimensions,
+    write_shape,
+)
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, load, peek, poke, store
 from shmcoll.engine.collective import ALIKE, IN_PHASES, ROOTED, SHAPE, Collective
@@ -76,6 +86,8 @@ def broadcast(ctx):
         if phase == OPEN:
             return write_shape(ctx)
     is_reader = peek(ctx + c.RANK) != root
+    if is_reader and not has_room_for_row(ctx, root):
+        return c.BROKEN
     length, turn = peek(ctx + (c.OUT if is_reader else c.X) + c.BYTES), peek(ctx + c.TURN)
     if is_eager(ctx, root):
         if is_reader:
@@ -96,7 +108,7 @@ def open_and_check(ctx, phase, root):
         return c.OK
     eager = fits_header(ctx, peek(ctx + c.X + c.BYTES))
     if peek(ctx + c.RANK) != root:
-        note_result(ctx, phase != OPEN)
+        note_result(ctx, phase != OPEN and peek(ctx + c.REDUCTION) != c.ROWS)
         return open_with_root(ctx, root, eager)
     store(my_header(ctx) + HEADER_EAGER, eager)
     if eager:

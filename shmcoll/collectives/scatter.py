@@ -24,6 +24,10 @@ then takes its turn, if the operation is full.
 A rank without `out` runs the routine in two phases, because it can allocate its result only after the opening: OPEN
 opens, checks, and returns the shape; DATA moves the pieces.
 
+Rows of objects (REDUCTION is ROWS) are as long as the root chooses. A rank that reads has no x, so its header describes
+nothing, and an `out` with room for the longest row. It takes the length from the root's header after the opening, and
+notes it in place of that of `out`; then all ranks find the same places.
+
 Arguments: ARGUMENT is the root. x: the root's array, or the first of its list; on a rank with `out` it is `out` too.
 The EXTRA words are the phase; at the root the address of n source addresses, or 0 for one array; for OPEN the address
 of 2 + MOST_DIMENSIONS words, for dtype and mark (`engine/kernels/element_marks.py`), number of dimensions and
@@ -91,6 +95,8 @@ def scatter(ctx):
         if phase == OPEN:
             return write_shape(ctx)
     turn, root, me = peek(ctx + c.TURN), peek(ctx + c.ARGUMENT), peek(ctx + c.RANK)
+    if me != root and not has_room_for_row(ctx, root):
+        return c.BROKEN
     block = map_parts(ctx)
     if not is_eager(ctx, root) and not has_short_parts(ctx, block):
         return move_blocks(ctx, turn)
@@ -148,7 +154,7 @@ def open_and_check(ctx):
 
 def open_with_root(ctx, root):
     """Do that on a rank that reads."""
-    note_result(ctx, peek(ctx + PHASE) == BOTH)
+    note_result(ctx, peek(ctx + PHASE) == BOTH and peek(ctx + c.REDUCTION) != c.ROWS)
     store_more_dimensions(ctx, peek(ctx + c.TURN) + 1)
     publish_header(ctx)
     status = meet(ctx, root)
@@ -217,6 +223,19 @@ def fits(ctx, rank, root):
     for i in range(call_dimensions(call)):
         if dimension(ctx, rank, i) != dimension(ctx, root, i):
             return 0
+    return 1
+
+
+def has_room_for_row(ctx, root):
+    """Take the length of a row of objects from the root's header, after the opening. Returns whether `out` has room for
+    it; 1 if no rows are moved."""
+    if peek(ctx + c.REDUCTION) != c.ROWS:
+        return 1
+    length = load(header(ctx, root) + HEADER_COUNT) * peek(ctx + c.OUT + c.ITEM)
+    if not 0 < length <= peek(ctx + c.OUT + c.BYTES):
+        poke(ctx + c.CULPRIT, root)
+        return 0
+    poke(ctx + c.OUT + c.BYTES, length)
     return 1
 
 

@@ -141,6 +141,7 @@ class ObjectCall:
             return rest(self._parts, rows.told(), *given)
         if status not in _NOT_BEGUN:
             raise self._whole.failures.error(self._exchange, status)
+        self._whole.check_open(self._name)
         turns = self._whole.worker.turns
         made = turns.alone(self._name, self._in_turn, (rows, rest, given), self._parts._left_by)
         if made is REFUSED:

@@ -4,10 +4,10 @@ One rank gathers the objects, combines them in rank order, and sends out the res
 whatever the operator does, and the operator need be neither associative nor commutative. If the operator raises an
 exception on that rank, the exception is sent out in place of the result, and every rank raises `OperatorFailed`.
 
-Where the operator of that rank is one of Python's own, and all objects are numbers, each rank computes the
-same result from the same pickles, and nothing is sent out. The row of that rank says which operator it has passed. If
-the operator raises, it raises on all ranks. In all other cases the row of some rank says that the call goes on: that of
-a rank whose object is no number, or of that rank with another operator.
+Where the operator of that rank is one of Python's own, and all objects are numbers, each rank computes the same
+result from the same pickles, and nothing is sent out; in a scan it computes those of all ranks. The row of that rank
+says which operator it has passed. If the operator raises, it raises on all ranks. In all other cases the row of some
+rank says that the call goes on: that of a rank whose object is no number, or of that rank with another operator.
 
 Where that operator is `operator.add`, and all objects are arrays of numpy of one shape and dtype, the ranks sum these
 by an `all_reduce`: of integers, and of floats on two ranks, every order of additions gives the same bits. numpy may
@@ -146,9 +146,10 @@ class ObjectReductions(Objects):
     def scan_object(self, value: Any, op: ObjectOperator = operator.add, *, async_op: bool = False) -> Any:
         """Combine the objects of ranks 0 to r, and return the result on rank r.
 
-        Rank 0 computes all results, each from the one before.
+        Rank 0 computes all results, each from the one before. If `op` there is one of Python's own and all objects are
+        numbers, every rank computes them.
 
-        Cost: as `gather_object` and `scatter_object`.
+        Cost: as `gather_object`; and as `scatter_object`, unless every rank computes.
 
         Args:
             value: anything that can be pickled, of any size.
@@ -221,8 +222,7 @@ class ObjectReductions(Objects):
             number = _ARRAY if _is_added(value, self._size) else 0
         else:
             number = 0 if type(value) in _SIMPLE else GOES_ON
-        known = _NUMBERS.get(op, 0) if type(op) is BuiltinFunctionType else 0
-        number |= known or (GOES_ON if self._rank == at else 0)
+        number |= _known(op) or (GOES_ON if self._rank == at else 0)
         rows = call.free_rows()
         rows.put(*mine, number)
         told = call.make(rows, self._combine, operation, value, op, mine, at)
@@ -297,8 +297,13 @@ class ObjectReductions(Objects):
             return loaded(outcomes[0]) if outcomes else got
 
         rows = call.free_rows()
-        rows.put(*mine, GOES_ON)  # whatever the rows hold
-        failure, result = call.make(rows, combine)
+        number = _known(op) or (GOES_ON if self._rank == 0 else 0)
+        rows.put(*mine, number if type(value) in _SIMPLE else number | GOES_ON)
+        told = call.make(rows, combine)
+        if told is None:
+            failure, cause, result = _numbers_so_far(rows, self._size, self._rank, operation == "scan_object")
+        else:
+            failure, result = told
         call.give_back(rows)
         if failure is not None:
             self._raise(operation, 0, failure, cause)
@@ -347,6 +352,23 @@ def _numbers(rows: Rows, at: int) -> Outcome:
     except Exception as error:
         reraise_of_handler(error)
         return _in_words(error, _OPERATORS[rows.operator_of(at) - 1]), error, None
+
+
+def _numbers_so_far(rows: Rows, size: int, rank: int, counts_own: bool) -> Outcome:
+    """Return the same for a scan, of which each rank computes all results, so that all raise what one of them
+    raises. counts_own: whether that of a rank contains its own number."""
+    op = _OPERATORS[rows.operator_of(0) - 1]
+    try:
+        results = [*accumulate(map(loads, rows.pickles if counts_own else rows.pickles[: size - 1]), op)]
+    except Exception as error:
+        reraise_of_handler(error)
+        return _in_words(error, op), error, None
+    return None, None, results[rank] if counts_own else results[rank - 1] if rank else None
+
+
+def _known(op: ObjectOperator) -> int:
+    """Return the number of an operator of Python's own, or 0."""
+    return _NUMBERS.get(op, 0) if type(op) is BuiltinFunctionType else 0
 
 
 def _guarded(op: ObjectOperator) -> ObjectOperator:

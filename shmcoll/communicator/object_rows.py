@@ -14,6 +14,10 @@ follow, or the number of a reduction has the bit GOES_ON.
 In an all_to_all that number is ALIKE if all objects of the sender have the same pickle and sizes. If all rows that a
 rank gets are equal, and say so, all rows of the call are.
 
+In a broadcast and a scatter the root chooses how long rows are. Those that hold objects whole have up to ROOM bytes:
+EAGER_BYTES together, if they suffice, so that the root waits for nobody (`engine/protocol/sync.py`). All others have
+BYTES.
+
 Rows that are written together (`put_all`) are of one kind, and have the largest number of buffers: those that an object
 does not have are of 0 bytes. If the pickles follow, all rows have the largest size. A pickle says itself where it ends.
 The rows of a call are used again by later ones.
@@ -22,17 +26,20 @@ The rows of a call are used again by later ones.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from shmcoll.calls.pickling import BYTES_OF_BUFFER, Packed
+from shmcoll.collectives.scatter import BOTH
 from shmcoll.engine.context import ROWS
-from shmcoll.engine.layout import WORD
+from shmcoll.engine.layout import EAGER_BYTES, WORD, align
 from shmcoll.engine.native.object_rows import BYTES, SIZE_BITS
 
 LONGEST = BYTES - WORD  # bytes of a pickle in a row
+ROOM = 64 << 10  # bytes of the longest row that a root sends
+LONGEST_SENT = ROOM - WORD  # bytes of a pickle in such a row
 
 MOST_EQUAL = 256 << 10  # bytes of all pickles together, if they do not have one length
 
@@ -99,44 +106,101 @@ class More:
 
 
 class Rows:
-    """The rows of one call. mine: that of this rank, by itself, which is number 0; all: one for each rank, from number
-    1 on, if this rank writes or reads these. arguments: those of the native entry that exchanges them. pickle, pickles:
-    the memory of row 0, and of each other row, behind the first word; a pickle says itself where it ends.
+    """The rows of one call. The row of this rank by itself is number 0. If this rank writes or reads a row for each
+    rank, these are number 1 and so on. arguments: those of the native entry that exchanges them. pickle, pickles: the
+    memory of row 0, and of each other row, behind the first word; a pickle says itself where it ends.
 
     collective, root: how they are exchanged. mark: of the composite call, for native code.
     """
 
-    __slots__ = ("_all", "_bytes", "_reads_all", "_words", "all", "arguments", "mine", "pickle", "pickles")
+    __slots__ = (
+        "_all",
+        "_bytes",
+        "_eager",
+        "_is_sent",
+        "_rank",
+        "_reads_all",
+        "_short",
+        "_usual",
+        "_words",
+        "arguments",
+        "pickle",
+        "pickles",
+    )
 
     def __init__(self, size: int, collective: str, root: int, rank: int, mark: int):
-        self._reads_all = collective in ("all_gather", "all_to_all")
+        self._reads_all, self._rank = collective in ("all_gather", "all_to_all"), rank
+        self._is_sent = collective in ("broadcast", "scatter")  # by the root
         puts_all = collective == "all_to_all" or (collective == "scatter" and rank == root)
+        is_read_alone = self._is_sent and rank != root
         count = 1 + size if self._reads_all or puts_all else 1
-        self._bytes = bytearray(count * BYTES)
+        self._bytes = bytearray(ROOM if is_read_alone else count * BYTES)
         self._words = memoryview(self._bytes).cast("q")
-        memory = np.frombuffer(self._bytes, np.uint8).reshape(-1, BYTES)
-        self.mine, self.all = memory[:1], memory[1:]
+        memory = np.frombuffer(self._bytes, np.uint8).reshape(count, -1)
+        mine, others = memory[:1], memory[1:]
         self._all = struct.Struct("=" + _FORMAT * (count - 1))
-        x, out = self.all if puts_all else self.mine, self.all if self._reads_all else self.mine
-        self.arguments = (x, out, ROWS, root if collective in ("broadcast", "scatter") else 0, 0, mark)
-        self.pickle, *self.pickles = (memoryview(self._bytes)[i * BYTES :][WORD:BYTES] for i in range(count))
+        x, out = others if puts_all else mine, others if self._reads_all else mine
+        self._usual: tuple[Any, ...] = (x, out, ROWS, root if self._is_sent else 0, 0, mark)
+        if is_read_alone:
+            self._usual = (None, *self._usual[1:], BOTH, 0, 0)
+        self.arguments = self._usual
+        room = memoryview(self._bytes)
+        self.pickle = room[WORD:] if is_read_alone else room[WORD:BYTES]
+        self.pickles = [room[i * BYTES :][WORD:BYTES] for i in range(1, count)]
+        self._short = 0  # longest pickle with which nobody is waited for, and rows for it
+        if self._is_sent and rank == root:
+            length = EAGER_BYTES // max(size - 1, 1) // WORD * WORD if puts_all else EAGER_BYTES
+            self._short = length - WORD
+            self._eager = self._sent(bytearray(length * max(count - 1, 1)), length)
+
+    def _sent(self, memory: bytearray, length: int) -> tuple[Callable[..., None], bytearray, tuple[Any, ...]]:
+        """Return how a row of this length is written, the memory of all of them, and the arguments that send them."""
+        rows = np.frombuffer(memory, np.uint8).reshape(-1, length)
+        own = rows if len(rows) == 1 else rows[self._rank : self._rank + 1]
+        return struct.Struct(f"=q{length - WORD}s").pack_into, memory, (rows, own, *self._usual[2:])
 
     def put(self, data: bytes, buffers: Sequence[np.ndarray], operator: int = 0) -> None:
         """Write an object into row 0."""
-        if buffers or len(data) > LONGEST:
+        if self._is_sent:
+            if buffers or len(data) > self._short:
+                self._put_longer(((data, buffers),), operator)
+            else:
+                put, memory, self.arguments = self._eager
+                put(memory, 0, len(data) | operator << _OPERATOR_SHIFT, data)
+        elif buffers or len(data) > LONGEST:
             self._put_head(0, data, len(data), [buffer.size for buffer in buffers], operator)
         else:
             _put_whole(self._bytes, 0, len(data) | operator << _OPERATOR_SHIFT, data)
 
     def put_all(self, objects: Sequence[Packed]) -> None:
         """Write an object for each rank."""
-        place = BYTES
+        if self._is_sent:
+            longest, place = self._short, 0
+            put, memory, self.arguments = self._eager
+        else:
+            longest, place, put, memory = LONGEST, BYTES, _put_whole, self._bytes
         for data, buffers in objects:
-            if buffers or len(data) > LONGEST:
-                self._put_heads(objects)
+            if buffers or len(data) > longest:
+                self._put_longer(objects) if self._is_sent else self._put_heads(objects)
                 return
-            _put_whole(self._bytes, place, len(data), data)
-            place += BYTES
+            put(memory, place, len(data), data)
+            place += WORD + longest
+
+    def _put_longer(self, objects: Sequence[Packed], operator: int = 0) -> None:
+        """Write the rows of a root that the others wait for."""
+        longest = max([len(data) for data, _ in objects])
+        if longest <= LONGEST_SENT and not any(buffers for _, buffers in objects):
+            length = align(WORD + longest, WORD)
+            put, memory, self.arguments = self._sent(bytearray(length * len(objects)), length)
+            for i, (data, _) in enumerate(objects):
+                put(memory, i * length, len(data) | operator << _OPERATOR_SHIFT, data)
+            return
+        self.arguments = self._usual
+        if self.pickles:
+            self._put_heads(objects)
+        else:
+            data, buffers = objects[0]
+            self._put_head(0, data, len(data), [buffer.size for buffer in buffers], operator)
 
     def _put_heads(self, objects: Sequence[Packed]) -> None:
         data, buffers = objects[0]
@@ -161,8 +225,9 @@ class Rows:
 
     def say_more(self) -> bool:
         """Return whether the call goes on, as native code finds out."""
-        found = self._all.unpack_from(self._bytes, BYTES)[::2] if self._reads_all else _ROW.unpack_from(self._bytes)[:1]
-        return any(size >> SIZE_BITS for size in found)
+        if not self._reads_all:
+            return bool(self.arguments[1].reshape(-1)[:WORD].view(np.int64)[0] >> SIZE_BITS)
+        return any(size >> SIZE_BITS for size in self._all.unpack_from(self._bytes, BYTES)[::2])
 
     def told(self) -> bytes | tuple[bytes, ...] | More:
         """Return the object of row 0, or those of all ranks; or what the rows say of other parts."""

@@ -45,7 +45,8 @@ class Objects(Collectives):
     def broadcast_object(self, value: Any, root: int = 0, *, async_op: bool = False) -> Any:
         """Return the object of rank `root` on every rank.
 
-        Cost: one broadcast of 512 bytes. If the pickle is longer, a broadcast of it. If the object is an array, or
+        Cost: one broadcast of the pickle, in which the root waits for nobody if it has up to 376 bytes. If it has more
+        than 64 KiB, two broadcasts. If the object is an array, or
         `bytes` of 64 KiB, or has arrays of 96 KiB or more, a broadcast of each, which is not pickled.
 
         Args:
@@ -148,7 +149,8 @@ class Objects(Collectives):
     def scatter_object(self, values: Sequence[Any] | None = None, root: int = 0, *, async_op: bool = False) -> Any:
         """Return object r of the sequence of rank `root` on rank r.
 
-        Cost: one scatter of 512 bytes. If any pickle is longer, a scatter_v of the pickles. If objects are arrays, or
+        Cost: one scatter of the pickles, in which the root waits for nobody if those of the others have up to 376 bytes
+        together. If one has more than 64 KiB, a scatter_v of the pickles besides. If objects are arrays, or
         `bytes` of 64 KiB, or have arrays of 96 KiB or more, one for each in the object that has most of them, before
         which the root copies these side by side, if there is more than one other rank.
 

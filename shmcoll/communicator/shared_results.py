@@ -111,6 +111,8 @@ class SharedResults(Objects):
                     place = told[owner][2]
                 else:
                     place = parts.broadcast_object(place, owner)
+                    # The owner may be ahead, and too many frames are between it and the program for native code
+                    self._dispatcher.failures.note_line(f"shared {operation}")
                 if isinstance(place, ArenaError):
                     return place
                 self._check_alive(operation)

@@ -180,7 +180,10 @@ class NodesParts(Parts):
 
     def _move_rows(self, collective: str, entry: Callable[..., int], rows: Rows, root: int) -> int:
         x, out, *_ = rows.arguments
-        if collective == "broadcast":
+        if x is None:
+            row = self.broadcast(None, root) if collective == "broadcast" else self.scatter(None, root)
+            out[0, : row.size] = row.reshape(-1)
+        elif collective == "broadcast":
             self.broadcast(x, root)
         elif collective == "scatter":
             self.scatter(x, root, out=out)

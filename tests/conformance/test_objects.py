@@ -96,3 +96,22 @@ def awaited(comm) -> list:
 
 def test_work_is_awaitable(ranks):
     assert ranks(2, awaited) == [[[2.0] * 3, [0, 1]]] * 2
+
+
+def rows_of_every_length(comm) -> list[str]:
+    """Broadcast and scatter pickles about as long as the rows that a root chooses among."""
+    wrong = []
+    for edge in (0, 120, 180, 368, 376, 504, 4096, 65_500, 65_536):
+        for more in range(-40, 41, 4):
+            value = bytes([7]) * max(edge + more, 0)
+            for root in range(comm.size):
+                if comm.broadcast_object(value if comm.rank == root else None, root) != value:
+                    wrong.append(f"broadcast of {len(value)} from {root}")
+                objects = [(i, value[: len(value) // (1 + i)]) for i in range(comm.size)]
+                if comm.scatter_object(objects if comm.rank == root else None, root) != objects[comm.rank]:
+                    wrong.append(f"scatter of {len(value)} from {root}")
+    return wrong
+
+
+def test_rows_of_every_length(ranks, n):
+    assert ranks(n, rows_of_every_length) == [[]] * n

@@ -15,13 +15,13 @@ from numba import njit
 
 from shmcoll import jit
 from shmcoll.calls.pickling import LEAST_MOVED
-from shmcoll.communicator.object_rows import BYTES, LONGEST
+from shmcoll.communicator.object_rows import BYTES, LONGEST, LONGEST_SENT
 from shmcoll.communicator.objects import Parts
 from shmcoll.diagnostics.flight_log import flights
 from shmcoll.diagnostics.rank_status import standings
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import FLIGHT_ENTRIES, WORD
-from shmcoll.errors import CollectiveMismatch, CollectiveTimeout, RankFailed
+from shmcoll.errors import CallNotAllowed, CollectiveMismatch, CollectiveTimeout, RankFailed
 from tests.support.frames import line_of
 from tests.support.waiting import until
 
@@ -263,7 +263,7 @@ def test_who_leaves_between_two_parts_ends_the_group(ranks, monkeypatch, error):
             assert f"rank 0 was interrupted in all_gather_object #3 at {line_of(leave, 10)}" in text
 
 
-LONG = bytes(LONGEST)  # whose pickle no row holds
+LONG = bytes(LONGEST_SENT)  # whose pickle no row holds
 
 
 #: a composite call; its second or a later part; and the call of a signal handler that comes before that part
@@ -396,13 +396,16 @@ COUNTS = {
 }
 
 
+SENT = ("broadcast_object", "scatter_object")  # whose root chooses the length of a row
+
+
 def counted(comm) -> list[tuple[int, ...]]:
     """How many collectives each call makes: with an int, with about the longest pickle that a row holds, with one that
     is a byte too long on one rank, and with an array."""
-    edge = LONGEST - len(pickle.dumps(bytes(300), 5)) + 300
     told = []
     for name in COUNTS:
-        made = []
+        made, longest = [], LONGEST_SENT if name in SENT else LONGEST
+        edge = longest - len(pickle.dumps(bytes(300), 5)) + 300
         for mine in (7, bytes(edge - 32), bytes(edge + (comm.rank == 0)), np.ones(LEAST_MOVED)):
             value = [mine] * comm.size if name in ("scatter_object", "all_to_all_object") else mine
             keywords = {"op": lambda left, right: left} if "reduce" in name or "scan" in name else {}
@@ -420,3 +423,21 @@ def test_an_object_of_few_bytes_takes_one_collective(ranks):
         for (name, (few, many)), (number, longest, more, array) in zip(COUNTS.items(), told, strict=True):
             assert (number, longest, array) == (few, few, many), name
             assert more > few, name
+
+
+def refused(comm) -> list[str]:
+    group, told = comm.dup(), []
+    for is_closed in (False, True):
+        if is_closed:
+            group.close()
+        for name in COUNTS:
+            value = [7] if name in ("scatter_object", "all_to_all_object") else 7
+            try:
+                getattr(group, name)(value)
+            except CallNotAllowed as error:
+                told.append(str(error).split()[0])
+    return told
+
+
+def test_a_call_on_a_closed_communicator_is_refused_by_its_own_name(ranks):
+    assert ranks(1, refused) == [list(COUNTS)]

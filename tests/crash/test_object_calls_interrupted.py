@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from shmcoll.communicator import object_calls, object_parts, object_reductions, objects
-from shmcoll.communicator.object_rows import LONGEST
+from shmcoll.communicator.object_rows import LONGEST_SENT
 from shmcoll.engine import context as c
 from shmcoll.engine.layout import WORD
 from tests.support.instants import interrupted_where_signals_are_handled
 
-LONG = bytes(LONGEST)  # whose pickle no row holds
+LONG = bytes(LONGEST_SENT)  # whose pickle no row holds
 FILES = {module.__file__ for module in (object_calls, object_parts, object_reductions, objects)}
 
 #: a call, and the number of its parts

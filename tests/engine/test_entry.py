@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from shmcoll.collectives import RECORDS
-from shmcoll.communicator.object_rows import BYTES, GOES_ON
+from shmcoll.communicator.object_rows import GOES_ON, ROOM
 from shmcoll.engine import context as c
 from shmcoll.engine.collective import PEER
 from shmcoll.engine.kernels.dtypes import DTYPES
@@ -255,7 +255,7 @@ def test_who_goes_on_with_other_parts(ranks, monkeypatch, fast):
         }
         told = {}
         for name, state in states.items():
-            for what, length, number in (("", 10, 0), (", goes on", 10, GOES_ON), (", a long pickle", BYTES, 0)):
+            for what, length, number in (("", 10, 0), (", goes on", 10, GOES_ON), (", a long pickle", ROOM, 0)):
                 words[c.OWNER // WORD], words[c.COLLECTIVE // WORD] = state
                 call = comm._prepared("broadcast_object", 0)
                 rows = call.free_rows()

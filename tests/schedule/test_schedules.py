@@ -72,6 +72,8 @@ PLAIN_CASES = [
     "ahead, then cells",
     "ahead without an array, then cells",
     "ahead without a part, then cells",
+    "rows ahead, then cells",
+    "a row without room",
     "each rank is the root",
     "all_gather",
     "all_gather of 2 rounds, then all_reduce",

@@ -71,7 +71,7 @@ def until_looks(nanoseconds: int) -> float:
 
 
 #: lengths in bytes at which calls take another way
-CELL_BYTES, LONGEST_ROW, LEAST_BUFFER = layout.CELL_BYTES, object_rows.LONGEST, pickling.LEAST_BUFFER
+CELL_BYTES, LONGEST_ROW, LEAST_BUFFER = layout.CELL_BYTES, object_rows.LONGEST_SENT, pickling.LEAST_BUFFER
 LEAST_MOVED, LEAST_ALONE, LEAST_BYTES = pickling.LEAST_MOVED, pickling.LEAST_ALONE, pickling.LEAST_BYTES
 PART_BYTES, USUAL_RING, KEPT_RING = ring_buffers.PART_BYTES, ring_buffers.USUAL_RING, ring_buffers.KEPT_RING
 STORED_BYTES = ring_buffers.STORED_BYTES

@@ -418,4 +418,19 @@ MUTANTS = {
         "peek(peek(ctx + c.X + c.DIMS))",
         "scatter halfway",
     ),
+    "a reader of a row takes as much as it has room for": Mutant(
+        "collectives.scatter.has_room_for_row", "poke(ctx + c.OUT + c.BYTES, length)", "pass", "rows ahead, then cells"
+    ),
+    "a row is longer than the room for it": Mutant(
+        "collectives.scatter.has_room_for_row",
+        "if not 0 < length <= peek(ctx + c.OUT + c.BYTES)",
+        "if length <= 0",
+        "a row without room",
+    ),
+    "a broadcast of a row asks for no room": Mutant(
+        "collectives.broadcast.broadcast",
+        "is_reader and not has_room_for_row(ctx, root)",
+        "False",
+        "rows ahead, then cells",
+    ),
 }

@@ -59,6 +59,7 @@ from tests.schedule.explorer.calls_of_messages import (
 )
 from tests.schedule.explorer.calls_of_neighbours import Exchange, Permute
 from tests.schedule.explorer.calls_of_profiles import ReadSpans, WriteSpans
+from tests.schedule.explorer.calls_of_rows import Row
 from tests.schedule.explorer.calls_of_teams import Help, ShareWork
 from tests.schedule.explorer.calls_of_threads import GiveWay, ReceiveBeside
 from tests.schedule.explorer.calls_reducing import AllReduceShared, Exscan, Reduce, ReduceScatter, Scan
@@ -290,6 +291,11 @@ SCENARIOS = {
     ),
     "each rank is the root": Scenario(2, (BroadcastOfEach(),)),
     "each rank is the root, 3 ranks": Scenario(3, (BroadcastOfEach(),)),
+    "rows ahead, then cells": Scenario(
+        2, (Row(1), Row(3), Row(1, parts=True), Row(9), Row(9, parts=True), Row(1, root=1), IN_CELL), words=24
+    ),
+    "rows, 3 ranks": Scenario(3, (Row(1), Row(2, root=1, parts=True), Row(9, parts=True), IN_CELL), words=36),
+    "a row without room": Scenario(2, (Row(9, room=4),), words=12),
     "broadcast refused": Scenario(3, (Broadcast(8, without=(1,), odd=2),), words=9),
     "all_gather": Scenario(2, (AllGather(2), AllGather(8, in_place=True))),
     "all_gather of 2 rounds, then all_reduce": Scenario(2, (AllGather(40), IN_CELL), words=80),
