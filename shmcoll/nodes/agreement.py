@@ -34,7 +34,7 @@ from shmcoll.nodes.algorithms.state import OpeningState
 from shmcoll.nodes.mpi.progress import Wait
 from shmcoll.nodes.mpi.waiting import DISAGREEING
 from shmcoll.nodes.mpi.wire import table_at
-from shmcoll.nodes.opening.layout import MOST_AHEAD, PARTLY_UNLIKE, PAST_CALLS, UNLIKE_HERE
+from shmcoll.nodes.opening.layout import PARTLY_UNLIKE, PAST_CALLS, UNLIKE_HERE
 
 if TYPE_CHECKING:
     from shmcoll.nodes.interfaces import NodesDispatcher
@@ -78,10 +78,10 @@ class Agreement:
         called[layout.HEADER_SEQUENCE // WORD], called[layout.HEADER_CALL // WORD] = self.sequence + 1, call
         called[layout.HEADER_ARGUMENTS // WORD :][:2] = arguments
         called[first : first + len(dims)] = dims
+        self.state.remember()
         fingerprint = SEED
         for word in (RECORDS[operation].code, BY_NUMPY[array.dtype].code, *arguments):
             fingerprint = mix(fingerprint, word)
-        self.state.remember(fingerprint)
         return self._rows(fingerprint, row)
 
     def _rows(self, fingerprint: int, row: np.ndarray) -> np.ndarray:
@@ -169,7 +169,7 @@ class Agreement:
         d, is_partly = self._dispatcher, self.state.verdict == PARTLY_UNLIKE
         past, last = self.state.past.copy(), self.state.number
         self.state.begin_again()
-        number = last if is_partly else self._first_difference(past, last)
+        number = last if is_partly else self._first_difference(last)
         texts = self._texts(self._call(past[number % PAST_CALLS], number, last))
         calls: dict[str, list[int]] = {}
         for rank, one in enumerate(texts):
@@ -182,28 +182,16 @@ class Agreement:
         text = f"{beginning or 'the ranks disagree'} in operation #{number}: {found}"
         self.refuse(kind, text, dict(enumerate(texts)))
 
-    def _first_difference(self, past: np.ndarray, last: int) -> int:
-        """Return the first of the last calls in which ranks differ; else that of this rank. Every rank calls it.
+    def _first_difference(self, last: int) -> int:
+        """Return the number of the first call in which ranks differ: the least that a rank has come to. Every rank
+        calls it. last: the number of this rank's last call.
 
-        past: the descriptions of this rank's last calls. last: the number of the last one.
+        All calls are compared with those of the node that sends to all others, or receives from them, in order. So of
+        two ranks whose calls differ, one has found that in the first such call, and has gone no further. Until then
+        all ranks make the same full openings, and these succeed.
         """
-        hashes = np.zeros((MOST_AHEAD + 2, 2), np.uint32)  # of the calls from `last` back; 0: not known
-        for i in range(len(hashes)):
-            words = past[(last - i) % PAST_CALLS]
-            if last - i > 0 and words[layout.HEADER_SEQUENCE // WORD] == last - i:
-                first, second = words[[layout.HEADER_FINGERPRINT // WORD, layout.HEADER_HISTORY // WORD]]
-                is_scatter = layout.call_operation(words.item(layout.HEADER_CALL // WORD)) == RECORDS["scatter"].code
-                hashes[i] = first & 0xFFFFFFFF | 1, 0 if second == 0 or is_scatter else second & 0xFFFFFFFF | 1
-        row = np.concatenate([np.array([last]).view(np.uint8), hashes.reshape(-1).view(np.uint8)])
-        told = [
-            (int(one[:8].view(np.int64)[0]), one[8:].view(np.uint32).reshape(-1, 2)) for one in self._rows(SEED, row)
-        ]
-        newest = min(number for number, _ in told)
-        for number in range(newest - MOST_AHEAD, newest + 1):
-            known = [one[own - number] for own, one in told if own - number < len(one)]
-            if any(len({one.item(i) for one in known} - {0}) > 1 for i in (0, 1)):
-                return number
-        return last
+        rows = self._rows(SEED, np.array([last], np.int64).view(np.uint8))
+        return int(rows.view(np.int64).min())
 
     def _call(self, words: np.ndarray, number: int, last: int) -> str:
         """Return what this rank called as number `number`, and where. words: its description."""

@@ -19,6 +19,7 @@ from shmcoll.nodes.opening.layout import DATA_TAG, ISEND, MOST_ROW
 
 Arrays = list[np.ndarray]
 
+SHORT = (0, 8, 200, 240, 248, 4096, 20_000, 32 << 10, 64 << 10, 120 << 10)
 LONG = (600_000, 3 << 20)  # bytes: less than a segment, and several of them
 
 
@@ -87,7 +88,7 @@ def results(comm: Any, seed: int, counted: Counted) -> None:
     n, most = comm.size, comm._dispatcher.agreement.state.most_row
     for name, (call, wanted) in OPERATIONS.items():
         for dtype in (np.float64, np.int16):
-            for length in (0, 8, 200, 240, 248, 4096, 20_000, 64 << 10, most, most + 16 * n, *LONG):
+            for length in (*SHORT, most, most + 16 * n, *LONG):
                 xs = arrays(seed, n, length // np.dtype(dtype).itemsize // n * n, dtype)
                 result = wanted(xs, comm.rank)
                 for way in ("first", "native", "mixed", "in Python"):
@@ -241,7 +242,7 @@ def many_forms(comm: Any, counted: Counted) -> None:
 
 def in_place(comm: Any) -> None:
     n, rank = comm.size, comm.rank
-    for count in (5, 300_000):
+    for count in (5, 5_000, 300_000):
         for _ in range(3):
             x = np.arange(float(count))
             assert comm.all_reduce(x, out=x) is x

@@ -12,6 +12,8 @@ For n ranks on N nodes an opening moves n / N S bytes between two nodes and n S 
 which is more than all but an all_gather need. But one message takes as long as some ten KiB do, and other ways need
 two. Cost: 2 or 3 syncs in the node, one message.
 
+Blocks of 32 to 64 KiB for each rank, if no node has several: the opening carries to each only its own (`parts_fit`).
+
 Long calls: the arrays follow the opening (`long_moves.py`, and for reductions the files `*_long.py`). They have been
 agreed on, so nothing of them can be refused any more.
 """
@@ -43,8 +45,16 @@ from shmcoll.nodes.algorithms.long_moves import all_gather_long, exchange_blocks
 from shmcoll.nodes.algorithms.reductions import all_reduce, exscan, reduce, reduce_scatter, scan
 from shmcoll.nodes.algorithms.rooted_calls import broadcast, scatter
 from shmcoll.nodes.opening import layout as o
-from shmcoll.nodes.opening.call import agreed, fits, most_for_one, opened, opened_for_root, works_in_place
-from shmcoll.nodes.opening.opening import copy_rows, open_rows_of_all, row_of
+from shmcoll.nodes.opening.call import (
+    agreed,
+    announce_alike,
+    fits,
+    most_for_one,
+    opened,
+    opened_for_root,
+    works_in_place,
+)
+from shmcoll.nodes.opening.opening import copy_rows, open_rows_of_all, parts_fit, row_of
 from shmcoll.nodes.point_to_point.message_entries import MESSAGES, make_message_entry
 from shmcoll.nodes.point_to_point.message_receives import wait_far
 
@@ -108,6 +118,13 @@ def all_to_all(ctx):
     state, data, out = peek(ctx + o.STATE), peek(ctx + c.X + c.DATA), peek(ctx + c.OUT + c.DATA)
     length, size = peek(ctx + c.X + c.BYTES), peek(ctx + c.SIZE)
     block = length // size
+    if parts_fit(state, block) and fits(state, block, o.MOST_FOR_ONE):
+        announce_alike(ctx, data, block)
+        poke(state + o.APART_STEP, block)
+        status = open_rows_of_all(state, data, block)
+        for rank in range(size if status == c.OK else 0):
+            copy(out + rank * block, row_of(state, rank, block), block)
+        return status
     if not fits(state, length, o.MOST_EXCHANGED):
         status = c.NEEDS_PYTHON if works_in_place(ctx) else agreed(ctx)
         return exchange_blocks(state, data, out, block) if status == c.OK else status

@@ -25,7 +25,7 @@ from shmcoll.nodes.algorithms.scan_long import scan_long
 from shmcoll.nodes.opening import layout as o
 from shmcoll.nodes.opening.call import agreed, announce_alike, fits, opened, opened_for_root
 from shmcoll.nodes.opening.node_calls import reduce_to_leader
-from shmcoll.nodes.opening.opening import make_opening, node_block, row_of, rows_of, stride_of
+from shmcoll.nodes.opening.opening import block_place, make_opening, node_block, row_of, rows_of, sends_apart, stride_of
 from shmcoll.nodes.opening.ranks import ranks_of
 from shmcoll.nodes.opening.requests import mpi_failed
 
@@ -78,7 +78,8 @@ def contribute_partial(state, source, length, root):
     block = node_block(state, peek(state + o.NODE))
     poke(block, length)
     if peek(state + o.LOCAL) == 1:
-        copy(block + WORD, source, length)
+        if not sends_apart(state, source, length):
+            copy(block + WORD, source, length)
         return c.OK
     return reduce_to_leader(state, source, peek(state + o.ELEMENTS), block + WORD)
 
@@ -89,7 +90,7 @@ def finish_partials(state, source, length, root):
     for node in range(peek(state + o.NODES)):
         if peek(node_block(state, node)) != length:
             return mpi_failed(state, 0)
-        poke(peek(state + o.PART_PLACES) + node * WORD, node_block(state, node) + WORD)
+        poke(peek(state + o.PART_PLACES) + node * WORD, block_place(state, node))
     poke(published + WORD, length)
     return p.combine(state, published + 2 * WORD, peek(state + o.ELEMENTS))
 

@@ -3,7 +3,7 @@
 The root contributes a row to the opening (`opening.py`): ROW_LENGTH; ARRAY_TYPE, dtype and mark; the number of
 dimensions; dimensions; and its array, if that is not longer than `most_carried` or, in a scatter, `most_scattered`. A
 longer one is sent separately, after the opening (`long_moves.py`). The row describes what a rank gets, in a scatter one
-part.
+part. If no node has several ranks, the row of a scatter of longer parts has that of its receiver only (`parts_fit`).
 
 A rank that knows the array, and so the length of the row, writes that into its slot. If all ranks of a node do, it is
 published in one broadcast.
@@ -26,7 +26,7 @@ from shmcoll.nodes.algorithms.long_moves import broadcast_long, scatter_long
 from shmcoll.nodes.opening import layout as o
 from shmcoll.nodes.opening.call import announce
 from shmcoll.nodes.opening.fingerprint import UNKNOWN, describe, positive, with_array
-from shmcoll.nodes.opening.opening import row_of_root, row_place
+from shmcoll.nodes.opening.opening import parts_fit, row_of_root, row_place, sends_apart
 from shmcoll.nodes.opening.running_ahead import make_open_from_root
 
 ROW_LENGTH, ARRAY_TYPE, ARRAY_DIMENSIONS, ARRAY_DIMS = (WORD * i for i in range(4))
@@ -61,7 +61,7 @@ def broadcast(ctx):
     if peek(ctx + PHASE) == DATA:
         place, length = peek(ctx + c.OUT + c.DATA), peek(ctx + c.OUT + c.BYTES)
     else:
-        status = opened_by_root(ctx, x, peek(ctx + c.ARGUMENT_2), length, most_carried(peek(state + o.NODES)), 1)
+        status = opened_by_root(ctx, x, peek(ctx + c.ARGUMENT_2), length, 0, most_carried(peek(state + o.NODES)), 1)
     if status != c.OK:
         return status
     root = peek(ctx + c.ARGUMENT)
@@ -77,13 +77,19 @@ def scatter(ctx):
     length = peek(out + c.BYTES)
     if peek(ctx + PHASE) != DATA:
         mark = 0 if peek(ctx + PHASE) == OPEN else peek(ctx + MARK)
-        status = opened_by_root(ctx, out, mark, length * peek(ctx + c.SIZE), most_scattered(peek(state + o.NODES)), 0)
+        most, step, sent = most_scattered(peek(state + o.NODES)), 0, length * peek(ctx + c.SIZE)
+        if parts_fit(state, length) and length % WORD == 0:
+            most, step, sent = length, length, length
+        status = opened_by_root(ctx, out, mark, sent, step, most, 0)
     if status != c.OK:
         return status
     root = peek(ctx + c.ARGUMENT)
     if is_separate(state, root):
         return scatter_long(state, peek(ctx + c.X + c.DATA), peek(out + c.DATA), length, root)
-    copy(peek(out + c.DATA), carried_array(state, root) + peek(ctx + c.RANK) * length, length)
+    part = peek(ctx + c.X + c.DATA) if peek(ctx + c.RANK) == root else carried_array(state, root)
+    if peek(ctx + c.RANK) == root or carried_bytes(state, root) != length:
+        part += peek(ctx + c.RANK) * length
+    copy(peek(out + c.DATA), part, length)
     return c.OK
 
 
@@ -95,10 +101,11 @@ def carries_all(row):
 open_from_root = make_open_from_root(carries_all)
 
 
-def opened_by_root(ctx, view, mark, length, most, compares):
-    """Open a call in which the root contributes its x, `length` bytes, of which the opening carries up to `most`. view:
-    what a rank gets, if this rank knows that. compares: whether that must be alike on all ranks, even if the call runs
-    ahead. Return OK, or SHAPE_KNOWN in the phase OPEN."""
+def opened_by_root(ctx, view, mark, length, step, most, compares):
+    """Open a call in which the root contributes its x, `length` bytes, of which the opening carries up to `most`. step:
+    0, or where in x the bytes for the next rank begin, if each gets only its own. view: what a rank gets, if this rank
+    knows that. compares: whether that must be alike on all ranks, even if the call runs ahead. Return OK, or
+    SHAPE_KNOWN in the phase OPEN."""
     state, root = peek(ctx + o.STATE), peek(ctx + c.ARGUMENT)
     first, second, size = describe(ctx, view, mark), UNKNOWN, 0
     if peek(view + c.DTYPE):
@@ -108,9 +115,9 @@ def opened_by_root(ctx, view, mark, length, most, compares):
     slot = peek(state + o.SLOT) + o.SLOT_DATA
     poke(slot + ROW_LENGTH, size)
     if peek(ctx + c.RANK) == root:
-        write_row(
-            slot if size <= o.MOST_IN_SLOT else row_place(state), size, view, mark, peek(ctx + c.X + c.DATA), length
-        )
+        poke(state + o.APART_STEP, step)
+        row = slot if size <= o.MOST_IN_SLOT else row_place(state)
+        write_row(state, row, size, view, mark, peek(ctx + c.X + c.DATA), length)
     status = open_from_root(state, root, compares)
     if status == c.OK and peek(view + c.DTYPE) and not is_described(row_of_root(state, root), view, mark):
         poke(state + o.VERDICT, o.UNLIKE_HERE)
@@ -121,14 +128,14 @@ def opened_by_root(ctx, view, mark, length, most, compares):
     return c.SHAPE_KNOWN if status == c.OK and peek(ctx + PHASE) == OPEN else status
 
 
-def write_row(row, size, view, mark, address, length):
+def write_row(state, row, size, view, mark, address, length):
     """Write the row of the root, with the array if there is room for that."""
     head = head_bytes(peek(view + c.DIMENSIONS))
     poke(row + ROW_LENGTH, size)
     poke(row + ARRAY_TYPE, peek(view + c.DTYPE) | mark << MARK_SHIFT)
     poke(row + ARRAY_DIMENSIONS, peek(view + c.DIMENSIONS))
     copy(row + ARRAY_DIMS, peek(view + c.DIMS), head - ARRAY_DIMS)
-    if size > head:
+    if size > head and (size - head != length or not sends_apart(state, address, length)):
         copy(row + head, address, length)
 
 
@@ -172,3 +179,9 @@ def carried_array(state, root):
     """Return the address of the root's array, if the opening has carried it."""
     row = row_of_root(state, root)
     return row + head_bytes(peek(row + ARRAY_DIMENSIONS))
+
+
+def carried_bytes(state, root):
+    """Return how many bytes of the root's array the opening has carried, up to a word."""
+    row = row_of_root(state, root)
+    return peek(row) - head_bytes(peek(row + ARRAY_DIMENSIONS))

@@ -9,7 +9,7 @@ import numpy as np
 from shmcoll.collectives import RECORDS
 from shmcoll.engine.compiler.user_operators import of_kernel
 from shmcoll.engine.kernels.dtypes import BY_CODE
-from shmcoll.engine.layout import HEADER_BYTES, HEADER_FINGERPRINT, HEADER_HISTORY, HEADER_SEQUENCE, WORD, table_words
+from shmcoll.engine.layout import HEADER_BYTES, HEADER_SEQUENCE, WORD, table_words
 from shmcoll.engine.memory.node_words import UNNAMED
 from shmcoll.engine.native import entry
 from shmcoll.engine.native.arguments import written_call
@@ -24,6 +24,7 @@ from shmcoll.nodes.mpi.wire import DATA, OPENING, at_address, awaited, table_at
 from shmcoll.nodes.opening import layout as o
 from shmcoll.nodes.opening.fingerprint import positive
 from shmcoll.nodes.opening.opening import stride_of
+from shmcoll.nodes.opening.requests import PIECES_WORDS
 
 if TYPE_CHECKING:
     from shmcoll.nodes.interfaces import NodesDispatcher
@@ -86,6 +87,7 @@ class OpeningState:
             o.REQUESTS: self.requests,
             o.PENDING: self.pending,
             o.BEGUN: self._begun,
+            o.PIECES: np.zeros(PIECES_WORDS, np.int64),
             o.FLAG: np.zeros(1, np.int64),
             o.STATUS: np.zeros(64, np.int64),
             o.SCRATCH: np.zeros(self.most_row, np.uint8),
@@ -132,6 +134,9 @@ class OpeningState:
             (o.ISEND, wire.function("MPI_Isend")),
             (o.IRECV, wire.function("MPI_Irecv")),
             (o.TEST, wire.function("MPI_Test")),
+            (o.TYPE_OF_PIECES, wire.function("MPI_Type_create_hindexed")),
+            (o.TYPE_COMMIT, wire.function("MPI_Type_commit")),
+            (o.TYPE_FREE, wire.function("MPI_Type_free")),
             (o.BYTE, ctypes.c_int64(wire.mpi.BYTE.handle).value),
             (o.COMM, ctypes.c_int64(wire.comm.handle).value),
             (o.OPENING_TAG, d.channel.tag(OPENING)),
@@ -192,9 +197,8 @@ class OpeningState:
         """Whether this leader waits for all others because it has found another call in a message."""
         return bool(self.words.item(o.IS_SUSPECT // WORD))
 
-    def remember(self, fingerprint: int) -> None:
+    def remember(self) -> None:
         """Note the call that is described in CALLED; see `running_ahead.remember`."""
-        self.called[HEADER_FINGERPRINT // WORD], self.called[HEADER_HISTORY // WORD] = positive(fingerprint), 0
         self.past[self.number % o.PAST_CALLS] = self.called
 
     def begin_again(self) -> None:
@@ -262,6 +266,7 @@ class OpeningState:
         """Make an opening in which this rank contributes some bytes. Returns its status; see `opening.open_rows`."""
         words = self.slot[0].view(np.int64)
         self.words[o.SEQUENCE // WORD] += 1
+        self.words[o.APART_BYTES // WORD] = self.words[o.APART_STEP // WORD] = 0
         history = mix(self.words.item(o.HISTORY // WORD), positive(fingerprint))
         self.words[o.HISTORY // WORD] = history
         words[0], words[1] = positive(history), 0

@@ -40,7 +40,7 @@ def announce(ctx, first, second, source, length):
     that look at the job."""
     state = peek(ctx + o.STATE)
     opening.announce(state, first, second, source, length)
-    remember(state, first, second)
+    remember(state)
     last = peek(state + o.RECORD)
     note(last + CALL_OPERATION, peek(ctx + c.OPERATION))
     note(last + CALL_NUMBER, peek(state + o.SEQUENCE))

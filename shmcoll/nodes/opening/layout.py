@@ -23,9 +23,13 @@ MOST_SCATTERED = 16 << 10  # reduce_scatter
 MOST_EXCHANGED = 16 << 10  # all_to_all
 MOST_FOR_ONE, MOST_FOR_ONE_SHARED = 64 << 10, 2 << 10  # collective_permute, gather; if ranks share a node
 
+# of an array that a leader sends from where it is, behind its message, and not from a copy there. MPICH sends pieces
+# that have 16 KiB on average as they are, and packs smaller ones
+LEAST_APART = 32 << 10
+
 SHAPE_WORDS = 2 + MOST_DIMENSIONS  # dtype and mark, number of dimensions, dimensions
 OFFER_WORDS = 3  # elements, their type, the unit of counts
-STATE_WORDS = 111
+STATE_WORDS = 118
 CALL, SHAPES = WORD, 2 * WORD  # behind a plain form: its call in memory; the addresses of the dimensions of x and `out`
 
 (
@@ -54,9 +58,16 @@ CALL, SHAPES = WORD, 2 * WORD  # behind a plain form: its call in memory; the ad
     PUBLISHED,  # address of the verdict, the length of what follows, and that: the blocks of all nodes, or a reduction
     MESSAGES,  # address of the message of each node, and bytes from one to the next
     MESSAGE_BYTES,
+    APART,  # address and bytes of what follows the message of this rank from where it is; 0 bytes if nothing does
+    APART_BYTES,
+    APART_STEP,  # bytes from what goes to one rank to what goes to the next one; 0 if the same goes to all
+    PIECES,  # address of what MPI reads to send that (`requests.py`)
     ISEND,  # functions of MPI, and handles
     IRECV,
     TEST,
+    TYPE_OF_PIECES,
+    TYPE_COMMIT,
+    TYPE_FREE,
     BYTE,
     COMM,
     OPENING_TAG,

@@ -26,10 +26,14 @@ Cost, O(S) in all files here: 2 a + A + (N - 2) o + (N - 1) S / B, for S bytes t
 sync in the node, A the time of a message between two leaders, o the work of a leader for each further one, B bytes per
 second of a node's link each way.
 
-If the node has one rank, the rows stay in the messages.
+If the node has one rank, the rows stay in the messages. A row of LEAST_APART bytes or more is not even copied into this
+rank's own message: MPI sends it from where it is, behind the beginning of the message (APART, `send_pieces`). If no
+node has several ranks, a scatter or an all_to_all sends each of them only its own bytes in this way (APART_STEP).
 
 Who writes what. The state is private memory of one rank. The thread that has the turn on the group writes all of it
-(`engine/native/entering.py`, ACTIVE and OWNER). MPI writes the messages of other nodes.
+(`engine/native/entering.py`, ACTIVE and OWNER). MPI writes the messages of other nodes. It reads this rank's message,
+and what is apart, until the exchange is complete, and nobody writes them before that. A result is written after it, so
+it may be in place of what is apart.
 
 Why nobody waits forever. Within the node the routines wait with a limit, and see ranks that die. For a leader that
 waits for MPI see `messages.py`. A rank waits for the ranks of its node, a leader for the other leaders, and all of them
@@ -47,7 +51,7 @@ from shmcoll.nodes.opening import layout as o
 from shmcoll.nodes.opening.fingerprint import positive
 from shmcoll.nodes.opening.node_calls import broadcast_in_node, gather_to_leader, in_node
 from shmcoll.nodes.opening.ranks import home_of, index_of, leader, ranks_before, ranks_in_all, ranks_of
-from shmcoll.nodes.opening.requests import await_messages, mpi_failed, receive, send
+from shmcoll.nodes.opening.requests import await_messages, mpi_failed, receive, send, send_pieces
 
 SELF_SIZED = -1  # instead of the length of a row: its first word has that, a multiple of WORD
 AT_ONCE = 4 << 10  # bytes of the first broadcast if the ranks of a node do not know how much there is
@@ -74,6 +78,8 @@ def make_opening(contribute, finish, expected):
         poke(state + o.STREAM, o.NOBODY)
         poke(state + o.AHEAD, 0)
         agree = first != 0 and second >= 0
+        if not agree:
+            poke(state + o.APART_BYTES, 0)
         poke(node_block(state, peek(state + o.NODE)), 0)
         if agree:
             status = contribute(state, source, length, root)
@@ -92,6 +98,8 @@ def announce(state, first, second, source, length):
     """Write this rank's slot: the fingerprints of its next call, and what it contributes."""
     sequence = peek(state + o.SEQUENCE) + 1
     poke(state + o.SEQUENCE, sequence)
+    poke(state + o.APART_BYTES, 0)
+    poke(state + o.APART_STEP, 0)
     slot = peek(state + o.SLOT)
     history = mix(peek(state + o.HISTORY), positive(first))
     poke(state + o.HISTORY, history)
@@ -139,6 +147,33 @@ def node_block(state, node):
     return message(state, node) + o.HEAD - WORD
 
 
+def block_place(state, node):
+    """Return the address of the bytes of a block, behind its length. Those of this node may be apart, all of them."""
+    if node == peek(state + o.NODE) and peek(state + o.APART_BYTES):
+        return apart_for(state, node)
+    return node_block(state, node) + WORD
+
+
+def apart_for(state, node):
+    """Return the address of what follows the message to a node from where it is."""
+    return peek(state + o.APART) + leader(state, node) * peek(state + o.APART_STEP)
+
+
+def sends_apart(state, address, length):
+    """Return whether bytes that this rank contributes go from where they are, behind its message. Note it, if so."""
+    if peek(state + o.LOCAL) > 1 or length < o.LEAST_APART:
+        return 0
+    poke(state + o.APART, address)
+    poke(state + o.APART_BYTES, length)
+    return 1
+
+
+def parts_fit(state, length):
+    """Return whether a message has room for bytes that are for one rank, of so many for each, and carries only these:
+    if no node has several ranks, and they go from where they are."""
+    return peek(state + o.SHARES) == 0 and o.LEAST_APART <= length <= o.MOST_FOR_ONE
+
+
 def exchange(state, first, second):
     """Send this node's fingerprints to the other leaders, with the block that is in its message, receive theirs, and
     write the verdict."""
@@ -181,11 +216,14 @@ def receive_opening(state, node):
 
 def send_opening(state, node, first, second):
     """Begin to send this node's fingerprints to the leader of another node, with the block that is in its message."""
-    own = message(state, peek(state + o.NODE))
+    own, apart = message(state, peek(state + o.NODE)), peek(state + o.APART_BYTES)
     poke(own, first)
     poke(own + WORD, second)
-    size = o.HEAD + peek(node_block(state, peek(state + o.NODE)))
-    send(state, 0, leader(state, node), own, size, o.OPENING_TAG)
+    size = o.HEAD + peek(node_block(state, peek(state + o.NODE))) - apart
+    if apart:
+        send_pieces(state, 0, leader(state, node), own, size, apart_for(state, node), apart, o.OPENING_TAG)
+    else:
+        send(state, 0, leader(state, node), own, size, o.OPENING_TAG)
 
 
 def publish(state, size):
@@ -241,6 +279,8 @@ def contribute_rows(state, source, length, root):
     poke(block, stride * count)
     if stride > o.MOST_IN_SLOT and count > 0:
         if root == ALL:
+            if length != SELF_SIZED and sends_apart(state, source, length):
+                return c.OK
             return gather_to_leader(state, source, stride, block + WORD)
         return broadcast_in_node(state, block + WORD, stride, first)
     for i in range(count if peek(state + o.IS_LEADER) else 0):
@@ -304,7 +344,7 @@ def open_rows_of_all(state, source, length):
 def rows_of(state, node, length):
     """Return the address of the rows of a node, when all ranks have them. length: that of all rows."""
     if peek(state + o.LOCAL) == 1:
-        return node_block(state, node) + WORD
+        return block_place(state, node)
     before = (node + 1) * WORD + ranks_before(state, node) * stride_of(length)
     return peek(state + o.PUBLISHED) + 2 * WORD + before
 

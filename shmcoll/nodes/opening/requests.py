@@ -22,7 +22,10 @@ from shmcoll.nodes.mpi import waiting
 from shmcoll.nodes.opening import layout as o
 
 LONGEST = 1 << 30  # bytes of a message: MPI counts in 32 bits, so longer ones are sent in parts
-C_INT = 0xFFFFFFFF
+C_INT, C_INT_BITS = 0xFFFFFFFF, 32
+
+PIECES_WORDS = 4  # the lengths of two pieces, two C ints in a word; their places; their datatype
+PIECE_PLACES, PIECE_TYPE = WORD, 3 * WORD
 
 
 def send(state, lane, rank, address, length, tag):
@@ -35,27 +38,64 @@ def receive(state, lane, rank, address, room, tag):
     begin(state, o.IRECV, 2 + 2 * rank, lane, address, room, tag)
 
 
+def send_pieces(state, lane, rank, address, length, apart, apart_length, tag):
+    """Begin to send one message of two pieces that are apart, of LONGEST bytes at most.
+
+    MPICH sends them from where they are, if they are long, and without asking TCP's other end for an answer: 64 KiB
+    both ways take 26 us, and in one piece 31. An MPI that packs them takes as long as a copy does.
+    """
+    pieces, error = peek(state + o.PIECES), 0
+    made = pieces + PIECE_TYPE
+    poke(pieces, length | apart_length << C_INT_BITS)
+    poke(pieces + PIECE_PLACES, 0)
+    poke(pieces + PIECE_PLACES + WORD, apart - address)
+    poke(made, 0)
+    if not peek(state + o.IS_REFUSED):
+        make = peek(state + o.TYPE_OF_PIECES)
+        error = call_long(make, 2, pieces, pieces + PIECE_PLACES, peek(state + o.BYTE), made) & C_INT
+        if error == 0:
+            error = call(peek(state + o.TYPE_COMMIT), made, 0, 0) & C_INT
+    if error:
+        refuse(state, error)
+    count_bytes(state, lane, length + apart_length)
+    begin_part(state, o.ISEND, 1 + 2 * rank, lane, address, 1, peek(made), tag)
+    if peek(made):
+        call(peek(state + o.TYPE_FREE), made, 0, 0)  # MPI keeps it until the message has been sent
+
+
 def begin(state, function, pending, lane, address, length, tag):
-    begun, room = peek(state + o.BEGUN) + 2 * lane * WORD, peek(state + o.ROOM)
-    peer = peek(peek(state + o.WORLD_RANKS) + (pending - 1) // 2 * WORD)
-    byte, comm = peek(state + o.BYTE), peek(state + o.COMM)
-    poke(begun + WORD, peek(begun + WORD) + length)
+    count_bytes(state, lane, length)
     while length > 0 and not peek(state + o.IS_REFUSED):
-        number, part = peek(begun), min(length, LONGEST)
-        place = (lane * room + number) * WORD
-        request = peek(state + o.REQUESTS) + place
-        if number == room:
-            refuse(state, 0)
-            return
-        poke(request, 0)
-        error = call_long(peek(state + function), address, part, byte, peer, peek(state + tag), comm, request) & C_INT
-        if error:
-            refuse(state, error)
-            return
-        poke(peek(state + o.PENDING) + place, pending)
-        poke(begun, number + 1)
+        part = min(length, LONGEST)
+        begin_part(state, function, pending, lane, address, part, peek(state + o.BYTE), tag)
         address += part
         length -= part
+
+
+def count_bytes(state, lane, length):
+    begun = peek(state + o.BEGUN) + 2 * lane * WORD
+    poke(begun + WORD, peek(begun + WORD) + length)
+
+
+def begin_part(state, function, pending, lane, address, count, datatype, tag):
+    """Begin one send or receive, unless MPI has refused another one."""
+    begun, room = peek(state + o.BEGUN) + 2 * lane * WORD, peek(state + o.ROOM)
+    peer, comm = peek(peek(state + o.WORLD_RANKS) + (pending - 1) // 2 * WORD), peek(state + o.COMM)
+    number = peek(begun)
+    place = (lane * room + number) * WORD
+    request = peek(state + o.REQUESTS) + place
+    if peek(state + o.IS_REFUSED):
+        return
+    if number == room:
+        refuse(state, 0)
+        return
+    poke(request, 0)
+    error = call_long(peek(state + function), address, count, datatype, peer, peek(state + tag), comm, request) & C_INT
+    if error:
+        refuse(state, error)
+        return
+    poke(peek(state + o.PENDING) + place, pending)
+    poke(begun, number + 1)
 
 
 def refuse(state, error):

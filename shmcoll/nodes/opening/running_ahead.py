@@ -44,10 +44,9 @@ Cost: that of one message, in place of an exchange, and nothing for those that o
 
 from shmcoll.engine import context as c
 from shmcoll.engine.atomics import copy, peek, poke
-from shmcoll.engine.layout import HEADER_BYTES, HEADER_FINGERPRINT, HEADER_HISTORY, HEADER_SEQUENCE, WORD
+from shmcoll.engine.layout import HEADER_BYTES, HEADER_SEQUENCE, WORD
 from shmcoll.engine.protocol.reduction import ALL
 from shmcoll.nodes.opening import layout as o
-from shmcoll.nodes.opening.fingerprint import positive
 from shmcoll.nodes.opening.node_calls import in_node
 from shmcoll.nodes.opening.opening import (
     SELF_SIZED,
@@ -222,10 +221,8 @@ def is_full_next(state, status):
     return status == c.MISMATCH and peek(state + o.VERDICT) == o.FULL
 
 
-def remember(state, first, second):
+def remember(state):
     """Note the call that is described in CALLED, for the case that ranks disagree when it is over."""
     called, sequence = peek(state + o.CALLED), peek(state + o.SEQUENCE)
     poke(called + HEADER_SEQUENCE, sequence)
-    poke(called + HEADER_FINGERPRINT, positive(first))
-    poke(called + HEADER_HISTORY, second)
     copy(peek(state + o.PAST) + (sequence & (o.PAST_CALLS - 1)) * HEADER_BYTES, called, HEADER_BYTES)

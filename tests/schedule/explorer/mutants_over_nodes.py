@@ -1,7 +1,7 @@
 """Seeded bugs of calls in which nodes run ahead: `shmcoll/nodes/opening`."""
 
 from tests.schedule.explorer.mutants import Mutant
-from tests.schedule.explorer.scenarios_over_nodes import ALONE
+from tests.schedule.explorer.scenarios_over_nodes import ALONE, APART
 
 FROM, TO = "a stream from a node", "a stream to a node"
 MORE, LENGTH = "one call more on a node", "another length"
@@ -68,10 +68,17 @@ MUTANTS_OVER_NODES = {
     "rows that ran ahead look like those of a full opening": Mutant(
         "running_ahead.open_to_root", "common(state) | o.RAN_AHEAD", "common(state)", TO
     ),
+    "the first part goes to every rank": Mutant("opening.apart_for", "leader(state, node) *", "0 *", APART),
+    "a rank reads its own row from its message": Mutant(
+        "opening.block_place", "if node == peek(state + o.NODE) and peek(state + o.APART_BYTES):", "if False:", APART
+    ),
+    "a rank looks for its part behind the others": Mutant(
+        "rooted_calls.carried_bytes", "return peek(row)", "return 1 + peek(row)", APART
+    ),
     "each rank tells its last call": Mutant(
         "agreement.Agreement._first_difference",
-        "                return number\n",
-        "                return last\n",
+        "return int(rows.view(np.int64).min())",
+        "return last",
         MORE,
     ),
     "the descriptions of calls are written over": Mutant(

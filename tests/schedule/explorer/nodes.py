@@ -17,6 +17,7 @@ from shmcoll.engine.native.arguments import ARGUMENT_COUNT, FIXED
 from shmcoll.nodes.algorithms.state import IN_NODE
 from shmcoll.nodes.opening import layout as o
 from shmcoll.nodes.opening.node_calls import UINT8
+from shmcoll.nodes.opening.requests import PIECES_WORDS
 from tests.schedule.explorer import channels
 from tests.schedule.explorer.disagreement import Disagreement, Told
 from tests.schedule.explorer.job import Job, Rank
@@ -82,6 +83,10 @@ class RankOverNodes:
             o.ISEND: channels.ISEND,
             o.IRECV: channels.IRECV,
             o.TEST: channels.TEST,
+            o.TYPE_OF_PIECES: channels.TYPE_OF_PIECES,
+            o.TYPE_COMMIT: channels.TYPE_COMMIT,
+            o.TYPE_FREE: channels.TYPE_FREE,
+            o.PIECES: take(PIECES_WORDS),
             o.COMM: mpi,
             o.REQUESTS: take(o.LANES * room),
             o.PENDING: take(o.LANES * room),

@@ -1,5 +1,5 @@
 """Small jobs over nodes, by name. With the sizes of `nodes.py`, a row of 3 words runs ahead and one of 6 words does
-not, and up to 2 calls run ahead."""
+not, up to 2 calls run ahead, and 9 words are sent from where they are."""
 
 import random
 from dataclasses import dataclass
@@ -28,6 +28,7 @@ from tests.schedule.explorer.machine import Machine
 from tests.schedule.explorer.nodes import TOLD, JobOverNodes
 from tests.schedule.explorer.stand_ins_over_nodes import MOST_AHEAD
 
+APART = "arrays sent from where they are"
 MOST_KEPT = MOST_AHEAD + 1  # of one leader, as `running_ahead.py` says
 TWO, THREE, SHARED = (1, 1), (1, 1, 1), (2, 1)
 
@@ -78,6 +79,11 @@ EQUAL = {
     "a stream to a node, 3 nodes": ScenarioOverNodes(THREE, (G1,) * 5),
     "streams of other roots, 3 nodes": ScenarioOverNodes(THREE, (B, B, B1, B1, G1, G1, B)),
     "streams and calls of all": ScenarioOverNodes(THREE, (B, B, BARRIER, B, B, AllGather(2), G, G, BARRIER)),
+    APART: ScenarioOverNodes(
+        TWO,
+        (Broadcast(9), B, Gather(9), G, Scatter(9), S, AllGather(9), Scatter(9, root=1), Gather(9, root=1)),
+    ),
+    f"{APART}, 3 nodes": ScenarioOverNodes(THREE, (Gather(9), Broadcast(9), Scatter(9, root=1), AllGather(2))),
     "a longer row in a stream": ScenarioOverNodes(THREE, (B, B, LONGER, B, B, Gather(6), G, G, Gather(9), G)),
 }
 
@@ -98,6 +104,7 @@ DIFFERENT = {
     "another operation": differ(TWO, (B, G, G, G), (B, B, G, G)),
     "another length": differ(TWO, (B, B, B), (B, Broadcast(2), B)),
     "another length of gathers": differ(TWO, (G, G, G), (G, G, Gather(2))),
+    "an array sent from where it is on a node": differ(TWO, (B, Broadcast(9), B), (B, Gather(9), B)),
     "a longer row on a node": differ(TWO, (B, LONGER, B), (B, B, B)),
     "a barrier in the place of a call": differ(TWO, (B, B, B), (B, BARRIER, B)),
     "one call more on a node of 3": differ(THREE, (B, B, B), (B, B), (B, B)),

@@ -22,12 +22,14 @@ ENDED = channels.CHANNELS - WORD  # whether a leader has ended the job
 
 MOST_AHEAD, PAST_CALLS = 2, 4
 SLOT_BYTES = 64
+LEAST_APART = 9 * WORD
 CONSTANTS = {
     "MOST_AHEAD": MOST_AHEAD,
     "PAST_CALLS": PAST_CALLS,
     "SLOT_BYTES": SLOT_BYTES,
     "MOST_IN_SLOT": SLOT_BYTES - o.SLOT_DATA,
     "MOST_IN_ROW_AHEAD": 64,
+    "LEAST_APART": LEAST_APART,
 }
 
 
@@ -50,13 +52,12 @@ def over_nodes() -> Iterator[None]:
     """Put the stand-ins of nodes in place, beside those of `exploring`."""
     with contextlib.ExitStack() as undo:
         for owner, name, stand_in in (
-            (requests, "call_long", channels.begin),
-            (requests, "call", channels.test),
+            (requests, "call_long", channels.call_long),
+            (requests, "call", channels.call),
             (node_calls, "call", call_in_node),
             (cpython, "call_back", watch),
             (waiting, "WATCH_EVERY", 1),
             (opening, "AT_ONCE", SLOT_BYTES),
-            (agreement, "MOST_AHEAD", MOST_AHEAD),
             (agreement, "PAST_CALLS", PAST_CALLS),
             *((o, name, value) for name, value in CONSTANTS.items()),
         ):
