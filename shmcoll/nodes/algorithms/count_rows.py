@@ -19,7 +19,7 @@ from shmcoll.engine.layout import ELEMENT_TYPE, TABLE_SIZES, WORD, table_words
 from shmcoll.engine.protocol.count_checks import all_fit, get, put, sent_to, take_counts
 from shmcoll.engine.protocol.reduction import ALL
 from shmcoll.nodes.opening import layout as o
-from shmcoll.nodes.opening.opening import SELF_SIZED, block_behind, first_block, open_rows, row_place
+from shmcoll.nodes.opening.opening import SELF_SIZED, block_behind, first_block, open_rows, row_place, sends_apart
 from shmcoll.nodes.opening.ranks import member, ranks_in_all, ranks_of
 from shmcoll.nodes.opening.requests import mpi_failed
 
@@ -84,7 +84,7 @@ def contribute_row(state, table, source, length):
     sent = length if head + length <= peek(state + o.MOST_ROW) else 0
     used = (head + sent + WORD - 1) // WORD * WORD
     poke(row, used)
-    if sent > 0:
+    if sent > 0 and (sent % WORD or not sends_apart(state, source, sent)):
         copy(row + head, source, sent)
     copy(slot, row, used if used <= o.MOST_IN_SLOT else WORD)
 
@@ -100,10 +100,16 @@ def read_rows(state):
             if head == 0:
                 return mpi_failed(state, 0)
             sources = peek(state + o.SOURCES) + 2 * rank * WORD
-            poke(sources, row + head if peek(row) > head else 0)
+            poke(sources, source_in(state, rank, row + head) if peek(row) > head else 0)
             poke(sources + WORD, peek(row) - head)
         block = block_behind(state, node, block)
     return c.OK
+
+
+def source_in(state, rank, place):
+    """Return where the source of a rank is whose row has a place for it: this rank's may not have been copied there."""
+    is_apart = rank == peek(state + o.RANK) and peek(state + o.APART_BYTES)
+    return peek(state + o.APART) if is_apart else place
 
 
 def learn_type(tables, stride, size, table):
