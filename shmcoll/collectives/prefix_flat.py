@@ -4,17 +4,15 @@ Every rank stages its array, publishes its header, and reduces the arrays of the
 array fits beside a header, a rank waits only for the ranks before it (an eager operation of `engine/protocol/sync.py`).
 Otherwise all ranks meet.
 
-In an eager operation of more than two ranks, the sums are kept for the ranks behind. Words of rank r beside its header,
-behind its array, if there is room for them; only r writes them:
+In an eager operation of more than two ranks, the sums are kept for the ranks behind, if there is room for them
+(`engine/protocol/kept_sums.py`):
 
-    KEPT   0, or 1 once the sum is there
-    SUM    of the arrays of ranks 0, 1, ..., r, in the accumulator's type
-
-    1. r stages its array, stores KEPT = 0, and publishes its header
-    2. r meets the rank before it, then the one before that, and so on, until it meets one whose KEPT is 1, or rank 0
-    3. r takes that SUM, or the array of rank 0, and adds the arrays of the ranks in between, and its own; so it adds in
+    1. r stages its array, forgets its sum, and publishes its header
+    2. r meets the rank before it, then the one before that, and so on, until it meets one that has kept its sum, or
+       rank 0
+    3. r takes that sum, or the array of rank 0, and adds the arrays of the ranks in between, and its own; so it adds in
        the same order as without sums
-    4. r stores SUM, then KEPT = 1 with release. Neither rank 0 nor the last rank keeps a sum
+    4. r keeps its sum. Neither rank 0 nor the last rank does
 
 So ranks that enter together wait for each other's arrays only, as without sums. A rank that comes late, as in a stream
 of calls, reads one header: 8 ranks read 7 instead of 28.
@@ -22,18 +20,15 @@ of calls, reads one header: 8 ranks read 7 instead of 28.
 Why r need not meet the ranks before one that has kept its sum: that rank has met them, or one that has met them. So
 all of them have published this operation, and each fingerprint has been compared, in a chain, with that of r.
 
-Nobody waits for KEPT. So a rank waits for the same headers as without sums, and no rank waits forever (`sync.py`). A
-rank that ends between 1 and 4 leaves KEPT at 0, and the ranks behind it read the arrays.
-
-KEPT is read with acquire after the header has come, so a reader sees the 0 of this operation or a later 1, and never
-what an earlier operation has left there. The header stays until this rank has finished the operation (`sync.py`).
+Nobody waits for a sum. So a rank waits for the same headers as without sums, and no rank waits forever (`sync.py`). A
+rank that ends between 1 and 4 has kept none, and the ranks behind it read the arrays.
 """
 
 from shmcoll.engine import context as c
-from shmcoll.engine.atomics import copy, load_acquire, peek, store, store_release
+from shmcoll.engine.atomics import copy, peek
 from shmcoll.engine.kernels.kernels import START, STEP, STORE
-from shmcoll.engine.layout import WORD
 from shmcoll.engine.protocol.cells import beside_header, may_be_eager, payload
+from shmcoll.engine.protocol.kept_sums import forget_sum, has_sum, keep_sum, place_of_sum, sum_fits
 from shmcoll.engine.protocol.reduction import accumulator_bytes, fold, reduce
 from shmcoll.engine.protocol.sync import keep_last_slot, meet, meet_all, next_turn, publish_header
 
@@ -61,18 +56,18 @@ def fold_of(ctx, places, stride, ranks):
 def eager(ctx, includes_own):
     """Do the same for an array that fits beside a header."""
     me, size = peek(ctx + c.RANK), peek(ctx + c.SIZE)
-    keeps = size > 2 and has_room(ctx)
+    keeps = size > 2 and sum_fits(ctx)
     copy(beside_header(ctx, me), peek(ctx + c.X + c.DATA), peek(ctx + c.X + c.BYTES))
     if keeps:
-        store(kept(ctx, me), 0)
+        forget_sum(ctx)
     publish_header(ctx)
     first = me
-    while first > 0:
-        first -= 1
-        status = meet(ctx, first)
+    for rank in range(me - 1, -1, -1):
+        first = rank
+        status = meet(ctx, rank)
         if status != c.OK:
             return status
-        if keeps and first > 0 and load_acquire(kept(ctx, first)):
+        if keeps and rank > 0 and has_sum(ctx, rank):
             break
     if me + includes_own > 0:
         status = add(ctx, first, includes_own, keeps)
@@ -88,9 +83,9 @@ def add(ctx, first, includes_own, keeps):
         places = beside_header(ctx, 0)
         return fold_of(ctx, places, peek(ctx + c.STRIDE), me + includes_own)
     result, is_last = peek(ctx + c.OUT + c.DATA), me == peek(ctx + c.SIZE) - 1
-    sums = peek(ctx + c.SCRATCH) if me == 0 or is_last else kept(ctx, me) + WORD
+    sums = peek(ctx + c.SCRATCH) if me == 0 or is_last else place_of_sum(ctx, me)
     if first > 0:
-        copy(sums, kept(ctx, first) + WORD, count * accumulator_bytes(ctx))
+        copy(sums, place_of_sum(ctx, first), count * accumulator_bytes(ctx))
     else:
         reduce(ctx, START, sums, 0, beside_header(ctx, 0), count)
     for rank in range(first + 1, me):
@@ -108,20 +103,5 @@ def add(ctx, first, includes_own, keeps):
     if includes_own:
         reduce(ctx, STORE, result, sums, 0, count)
     if me > 0 and not is_last:
-        store_release(kept(ctx, me), 1)
+        keep_sum(ctx)
     return c.OK
-
-
-def has_room(ctx):
-    """Return whether KEPT and SUM fit beside a header."""
-    sums = peek(ctx + c.X + c.COUNT) * accumulator_bytes(ctx)
-    return may_be_eager(whole_words(peek(ctx + c.X + c.BYTES)) + WORD + sums)
-
-
-def kept(ctx, rank):
-    """Return the address of KEPT of a rank, for this operation. SUM is behind it."""
-    return beside_header(ctx, rank) + whole_words(peek(ctx + c.X + c.BYTES))
-
-
-def whole_words(length):
-    return (length + WORD - 1) & -WORD

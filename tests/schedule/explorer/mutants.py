@@ -188,25 +188,25 @@ MUTANTS = {
         "collectives.prefix_flat.eager", "return keep_last_slot(ctx)", "return c.OK", "scans run further ahead"
     ),
     "a sum is taken before it is there": Mutant(
-        "collectives.prefix_flat.eager", "and load_acquire(kept(ctx, first))", "", "scan in place, 3 ranks"
+        "collectives.prefix_flat.eager", "and has_sum(ctx, rank)", "", "scan in place, 3 ranks"
     ),
     "a sum is told before it is there": Mutant(
         "collectives.prefix_flat.add",
         "    if first > 0:\n",
-        "    if me > 0 and not is_last:\n        store_release(kept(ctx, me), 1)\n    if first > 0:\n",
+        "    if me > 0 and not is_last:\n        keep_sum(ctx)\n    if first > 0:\n",
         "scan in place, 3 ranks",
     ),
     "a sum of an earlier scan is taken": Mutant(
         "collectives.prefix_flat.eager",
-        "        store(kept(ctx, me), 0)\n",
+        "        forget_sum(ctx)\n",
         "        pass\n",
         "scans run further ahead, 3 ranks",
         sampled=True,
     ),
     "a header is published before its sum is gone": Mutant(
         "collectives.prefix_flat.eager",
-        "        store(kept(ctx, me), 0)\n    publish_header(ctx)\n",
-        "        publish_header(ctx)\n        store(kept(ctx, me), 0)\n    else:\n        publish_header(ctx)\n",
+        "        forget_sum(ctx)\n    publish_header(ctx)\n",
+        "        publish_header(ctx)\n        forget_sum(ctx)\n    else:\n        publish_header(ctx)\n",
         "scans run further ahead, 3 ranks",
         sampled=True,
     ),
