@@ -1,8 +1,8 @@
 """recv_object: its arguments, the call of `recv`, and the object that its bytes make.
 
 An object of few bytes is read into memory that is used again, by one call of the native entry: its pickle says itself
-where it ends, and what is loaded from it is a copy. A longer message, or an array, does not fit there, and stays:
-`receive` begins again.
+where it ends, and what is loaded from it is a copy. A longer message, or an array, does not fit there, and stays. Then,
+and if native code cannot make the call, `receive` begins again.
 """
 
 from typing import Any
@@ -38,7 +38,7 @@ def recv_object(dispatcher: Dispatcher, source: Any, tag: Any) -> Received:
         _free.append(memory)
         return found
     _free.append(memory)
-    if status == c.DOES_NOT_FIT:
+    if status in (c.DOES_NOT_FIT, c.NEEDS_PYTHON):  # over nodes, the latter if any rank may be the source
         status = c.BUSY
     return made(*receive(dispatcher, "recv_object", None, source, tag, WHOLE, status))
 
