@@ -27,7 +27,10 @@ def recv_object(dispatcher: Dispatcher, source: Any, tag: Any) -> Received:
         with dispatcher.checking("recv_object") as check:
             source, tag = wanted(dispatcher, source, tag, *check)
     entry = dispatcher.routine("recv")
-    memory = _free.pop() if _free else np.empty(WORD + LEAST_BUFFER, np.uint8)
+    try:
+        memory = _free.pop()
+    except IndexError:
+        memory = np.empty(WORD + LEAST_BUFFER, np.uint8)
     try:
         status = entry(None, memory, FILL, source, tag, WHOLE)
     except BaseException:

@@ -23,8 +23,8 @@ SAMPLE = {("setsid", "shmrun"), ("recvmsg", "run"), ("linkat", "torchrun"), ("fc
 def marks(name: str, error: str, way: str) -> tuple[pytest.MarkDecorator, ...]:
     """Return how seldom a case runs.
 
-    The long forms alone refuse one call of those that have another way, because another test refuses all of them to one
-    job. They alone try calls that do not exist: but for `clone`, these are handled as those that are not permitted.
+    A call that has another way is refused by itself in the long forms alone, because another test refuses all of them
+    to one job. So are calls that do not exist, except for `clone`: they are handled as calls that are not permitted.
     """
     if error == "EPERM":
         if (name, way) in SAMPLE:

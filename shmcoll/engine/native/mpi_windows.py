@@ -40,30 +40,22 @@ MOST_BYTES = 1 << 20
 SOON = 400
 
 
-def put(own, large):
-    def native(origin, count, datatype, rank, place, target_count, target_type, win):
-        number, there = count if large else int_of(count), target_count if large else int_of(target_count)
-        length = bytes_of(datatype, number)
-        at = start_of(win, rank, place, bytes_of(target_type, there))
-        is_possible = at >= 0 and length == bytes_of(target_type, there) and is_memory(origin)
-        if is_possible and write(words_of(find(table(), t.WINS, win), rank), at, origin, length):
-            return 0
-        return call_long(python_function(own), origin, count, datatype, rank, place, target_count, target_type, win)
+def make_access(move):
+    """Return what makes the function of a put or a get. move: `write` or `read`."""
 
-    return native
+    def make(own, large):
+        def native(origin, count, datatype, rank, place, target_count, target_type, win):
+            number, there = count if large else int_of(count), target_count if large else int_of(target_count)
+            length = bytes_of(datatype, number)
+            at = start_of(win, rank, place, bytes_of(target_type, there))
+            is_possible = at >= 0 and length == bytes_of(target_type, there) and is_memory(origin)
+            if is_possible and move(words_of(find(table(), t.WINS, win), rank), at, origin, length):
+                return 0
+            return call_long(python_function(own), origin, count, datatype, rank, place, target_count, target_type, win)
 
+        return native
 
-def get(own, large):
-    def native(origin, count, datatype, rank, place, target_count, target_type, win):
-        number, there = count if large else int_of(count), target_count if large else int_of(target_count)
-        length = bytes_of(datatype, number)
-        at = start_of(win, rank, place, bytes_of(target_type, there))
-        is_possible = at >= 0 and length == bytes_of(target_type, there) and is_memory(origin)
-        if is_possible and read(words_of(find(table(), t.WINS, win), rank), at, origin, length):
-            return 0
-        return call_long(python_function(own), origin, count, datatype, rank, place, target_count, target_type, win)
-
-    return native
+    return make
 
 
 def start_of(win, rank, place, length):
@@ -119,7 +111,9 @@ def get_accumulate(own, large):
     ):
         number, there = count if large else int_of(count), target_count if large else int_of(target_count)
         given, room = bytes_of(datatype, number), bytes_of(result_type, result_count if large else int_of(result_count))
-        answer = combine(origin, given, result, room, rank, place, there, target_type, op, win)
+        answer = TO_PYTHON
+        if is_memory(result):
+            answer = combine(origin, given, result, room, rank, place, there, target_type, op, win)
         if answer == TO_PYTHON:
             return call_long(
                 python_function(own), origin, count, datatype, result, result_count, result_type, rank, place,
@@ -132,8 +126,9 @@ def get_accumulate(own, large):
 
 def fetch_and_op(own, _large):
     def native(origin, result, datatype, rank, place, op, win):
-        length = bytes_of(datatype, 1)
-        answer = combine(origin, length, result, length, rank, place, 1, datatype, op, win)
+        length, answer = bytes_of(datatype, 1), TO_PYTHON
+        if is_memory(result):
+            answer = combine(origin, length, result, length, rank, place, 1, datatype, op, win)
         if answer == TO_PYTHON:
             return call_long(python_function(own), origin, result, datatype, rank, place, op, win)
         return answer
@@ -223,7 +218,7 @@ def combine_far(words, at, origin, length, kernel, item, piece):
 
 
 def scratch_of(known):
-    """Return the address of PIECE bytes, for who has the GIL."""
+    """Return the address of PIECE bytes that the thread with the GIL may use."""
     return peek(peek(known + t.CONTEXT) + SCRATCH)
 
 
@@ -276,8 +271,8 @@ def flush_all(own, _large):
 
 #: see `mpi_functions.py`
 FUNCTIONS = {
-    "Put": (put, "", 8),
-    "Get": (get, "", 8),
+    "Put": (make_access(write), "", 8),
+    "Get": (make_access(read), "", 8),
     "Accumulate": (accumulate, "", 9),
     "Get_accumulate": (get_accumulate, "", 12),
     "Fetch_and_op": (fetch_and_op, "", 7),

@@ -337,6 +337,12 @@ def accumulates():
         comm.Barrier()
         win.Accumulate([memory, 2, MPI.DOUBLE], me, (0, 2, MPI.DOUBLE))  # from the same memory
         yield memory
+        before[:] = 0  # a result that its datatype places, and no address
+        placed = MPI.DOUBLE.Create_hindexed([3], [MPI.Get_address(before)]).Commit()
+        win.Get_accumulate(numbers(3), [MPI.BOTTOM, 1, placed], me, 0)
+        placed.Free()
+        yield before
+        yield memory
     for win, memory in in_windows("f8", 200_000):  # longer than native code keeps the GIL for
         win.Accumulate(numbers(200_000), right)
         comm.Barrier()

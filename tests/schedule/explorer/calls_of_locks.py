@@ -23,7 +23,7 @@ def wait_until(is_so: rank_locks.IsBehind, rank: int) -> None:
 
 @dataclass(frozen=True)
 class Lock(Call):
-    """Behind the words of the lock are two words, which are the same except for who has the lock alone.
+    """Behind the words of the lock are two words. They differ only while a rank has the lock alone.
 
     looks: how often a rank looks that does not wait, but leaves.
     """
